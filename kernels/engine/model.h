@@ -1,0 +1,157 @@
+/* A model file as the rest of assay sees it: configuration, tensors, vocabulary.
+ *
+ * The structures say nothing of the container (GGUF today): names of tensors and of settings are
+ * those of GGUF's `llama` architecture, whatever the file calls them. Everything is read-only
+ * after as_model_open() and lives until as_model_close(); text is bytes with a length, not
+ * NUL-terminated unless it is said to be.
+ */
+#ifndef AS_MODEL_H
+#define AS_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "as_error.h"
+#include "kernel.h"
+
+/* Bytes that belong to the model; `data` is NULL only where the thing is absent. */
+struct as_bytes {
+    const char *data;
+    size_t length;
+};
+
+/* One tensor, row-major, in the mapping: `rows` rows of `columns` elements, each row stored in
+ * columns / block elements * block bytes, without gaps. A vector has rows == 1. A matrix that
+ * multiplies activations has shape [rows = outputs][columns = inputs]. `data` is aligned as the
+ * file says (at least 8 bytes; 32 in nearly every file). */
+struct as_tensor {
+    const char *name; /* NUL-terminated, e.g. "blk.0.attn_q.weight" */
+    enum assay_dtype dtype;
+    size_t rows, columns;
+    const void *data;
+    size_t bytes;
+    bool used; /* named by the family's program; false = carried by the file, never read */
+};
+
+/* Which elements of a head RoPE turns together: GGUF `llama` files permute q and k so that pairs
+ * are adjacent; other families and Hugging Face files pair element i with i + dims / 2. */
+enum as_rope_pairing { AS_ROPE_ADJACENT, AS_ROPE_HALVES };
+
+struct as_model_config {
+    uint32_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
+    uint32_t context;   /* positions that the file says it was trained for */
+    float rms_epsilon;
+    float rope_base;    /* theta of pair i = rope_base^(-2 i / rope_dims) */
+    uint32_t rope_dims; /* leading elements of a head that RoPE turns; even, <= head_dim */
+    enum as_rope_pairing rope_pairing;
+    bool tied_output;   /* no output.weight: logits come from token_embd */
+};
+
+/* A layer's tensors, shapes checked against the configuration at load. */
+struct as_model_layer {
+    const struct as_tensor *attn_norm;   /* [hidden] */
+    const struct as_tensor *attn_q;      /* [heads * head_dim][hidden] */
+    const struct as_tensor *attn_k;      /* [kv_heads * head_dim][hidden] */
+    const struct as_tensor *attn_v;      /* [kv_heads * head_dim][hidden] */
+    const struct as_tensor *attn_output; /* [hidden][heads * head_dim] */
+    const struct as_tensor *ffn_norm;    /* [hidden] */
+    const struct as_tensor *ffn_gate;    /* [ffn][hidden] */
+    const struct as_tensor *ffn_up;      /* [ffn][hidden] */
+    const struct as_tensor *ffn_down;    /* [hidden][ffn] */
+};
+
+/* tokenizer.ggml.token_type of a piece. */
+enum as_piece_type {
+    AS_PIECE_NORMAL = 1,
+    AS_PIECE_UNKNOWN = 2,
+    AS_PIECE_CONTROL = 3,
+    AS_PIECE_USER_DEFINED = 4,
+    AS_PIECE_UNUSED = 5,
+    AS_PIECE_BYTE = 6
+};
+
+/* The tokenizer as the file states it, not interpreted: `pieces` are GPT-2's mapped characters
+ * for model "gpt2". Ids are in range or -1. */
+struct as_model_vocabulary {
+    struct as_bytes model;        /* tokenizer.ggml.model, e.g. "gpt2" */
+    struct as_bytes pre;          /* tokenizer.ggml.pre; absent = data NULL */
+    size_t count;                 /* == config.vocab */
+    const struct as_bytes *pieces;
+    const int32_t *types;         /* enum as_piece_type, or NULL when the file has none */
+    const float *scores;          /* or NULL */
+    size_t merge_count;
+    const struct as_bytes *merges; /* "left right" by rank */
+    int32_t bos, eos, eot, unknown, padding;
+    bool add_bos, add_eos, add_space_prefix;
+    struct as_bytes chat_template; /* absent = data NULL */
+};
+
+/* One entry of the file's metadata, for `model info`. */
+enum as_metadata_kind {
+    AS_METADATA_UNSIGNED,
+    AS_METADATA_SIGNED,
+    AS_METADATA_FLOAT,
+    AS_METADATA_BOOL,
+    AS_METADATA_STRING,
+    AS_METADATA_ARRAY
+};
+
+struct as_metadata {
+    struct as_bytes key;
+    enum as_metadata_kind kind;
+    const char *type; /* the file's own word: "u32", "string", "array of string" */
+    union {
+        uint64_t u; /* also the bool */
+        int64_t i;
+        double f;
+        struct as_bytes text;
+        uint64_t count; /* an array's elements */
+    } value;
+};
+
+struct as_model_storage; /* mappings and tables; of no interest outside model.c */
+
+struct as_model {
+    const char *path;    /* the file that is mapped; of a synthetic model, the one in the cache */
+    const char *name;    /* general.name, or the file's own name */
+    const char *format;  /* "GGUF v3" */
+    const char *family;  /* "llama" */
+    size_t file_bytes;
+    struct as_model_config config;
+
+    const struct as_tensor *token_embd;  /* [vocab][hidden] */
+    const struct as_tensor *output_norm; /* [hidden] */
+    const struct as_tensor *output;      /* [vocab][hidden]; token_embd when tied */
+    const struct as_model_layer *layers; /* config.layers of them */
+
+    size_t tensor_count; /* in the file's order */
+    const struct as_tensor *tensors;
+    size_t tensor_bytes; /* sum over all tensors */
+    size_t unused_count; /* tensors with used == false */
+
+    struct as_model_vocabulary vocabulary;
+
+    size_t metadata_count;
+    const struct as_metadata *metadata;
+
+    struct as_model_storage *storage;
+};
+
+/* Opens a GGUF file or "synthetic:<shape>[,key=value...]" (written into the cache folder at first
+ * use). On failure *model is NULL and the message names file, place and remedy. The data is
+ * mapped, not read: opening costs milliseconds whatever the file's size. */
+int as_model_open(const char *path, struct as_model **model, struct as_error *error);
+void as_model_close(struct as_model *model); /* NULL is fine */
+
+/* The tensor of that name, or NULL. */
+const struct as_tensor *as_model_tensor(const struct as_model *model, const char *name);
+
+/* The metadata entry of that key, or NULL. */
+const struct as_metadata *as_model_metadata(const struct as_model *model, const char *key);
+
+/* A checksum over every byte of the file (reads it all: 25 ms per 100 MB from a warm cache).
+ * Callers that need it often keep it by device, inode, size, mtime and ctime of model->path. */
+uint64_t as_model_digest(const struct as_model *model);
+
+#endif
