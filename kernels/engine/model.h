@@ -15,9 +15,9 @@
 #include "as_error.h"
 #include "kernel.h"
 
-/* Bytes that belong to the model; `data` is NULL only where the thing is absent. */
+/* Bytes that belong to the model; `bytes` is NULL only where the thing is absent. */
 struct as_bytes {
-    const char *data;
+    const char *bytes;
     size_t length;
 };
 
@@ -34,17 +34,13 @@ struct as_tensor {
     bool used; /* named by the family's program; false = carried by the file, never read */
 };
 
-/* Which elements of a head RoPE turns together: GGUF `llama` files permute q and k so that pairs
- * are adjacent; other families and Hugging Face files pair element i with i + dims / 2. */
-enum as_rope_pairing { AS_ROPE_ADJACENT, AS_ROPE_HALVES };
-
 struct as_model_config {
     uint32_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
     uint32_t context;   /* positions that the file says it was trained for */
     float rms_epsilon;
     float rope_base;    /* theta of pair i = rope_base^(-2 i / rope_dims) */
     uint32_t rope_dims; /* leading elements of a head that RoPE turns; even, <= head_dim */
-    enum as_rope_pairing rope_pairing;
+    enum assay_rope_pairing rope_pairing;
     bool tied_output;   /* no output.weight: logits come from token_embd */
 };
 
@@ -72,19 +68,20 @@ enum as_piece_type {
 };
 
 /* The tokenizer as the file states it, not interpreted: `pieces` are GPT-2's mapped characters
- * for model "gpt2". Ids are in range or -1. */
+ * for model "gpt2". Ids are in range or -1. The text stage's struct as_vocabulary has the same
+ * content. */
 struct as_model_vocabulary {
-    struct as_bytes model;        /* tokenizer.ggml.model, e.g. "gpt2" */
-    struct as_bytes pre;          /* tokenizer.ggml.pre; absent = data NULL */
+    const char *model;            /* tokenizer.ggml.model, e.g. "gpt2"; NUL-terminated */
+    const char *pre;              /* tokenizer.ggml.pre, NUL-terminated; NULL = absent */
     size_t count;                 /* == config.vocab */
     const struct as_bytes *pieces;
     const int32_t *types;         /* enum as_piece_type, or NULL when the file has none */
     const float *scores;          /* or NULL */
     size_t merge_count;
     const struct as_bytes *merges; /* "left right" by rank */
-    int32_t bos, eos, eot, unknown, padding;
+    int32_t bos, eos, eot, unknown, pad;
     bool add_bos, add_eos, add_space_prefix;
-    struct as_bytes chat_template; /* absent = data NULL */
+    struct as_bytes chat_template; /* absent = bytes NULL */
 };
 
 /* One entry of the file's metadata, for `model info`. */
@@ -149,6 +146,11 @@ const struct as_tensor *as_model_tensor(const struct as_model *model, const char
 
 /* The metadata entry of that key, or NULL. */
 const struct as_metadata *as_model_metadata(const struct as_model *model, const char *key);
+
+/* As as_model_open() over a GGUF image in memory, for tests and fuzzers. `bytes` stay the
+ * caller's and must outlive the model; `name` stands for the path in messages. */
+int as_model_open_bytes(const void *bytes, size_t size, const char *name, struct as_model **model,
+                        struct as_error *error);
 
 /* A checksum over every byte of the file (reads it all: 25 ms per 100 MB from a warm cache).
  * Callers that need it often keep it by device, inode, size, mtime and ctime of model->path. */
