@@ -27,7 +27,8 @@ struct as_bytes {
  * file says (at least 8 bytes; 32 in nearly every file). */
 struct as_tensor {
     const char *name; /* NUL-terminated, e.g. "blk.0.attn_q.weight" */
-    enum assay_dtype dtype;
+    const char *type; /* the file's word: "Q4_1" */
+    enum assay_dtype dtype; /* ASSAY_NONE where assay has no such dtype (never in used tensors) */
     size_t rows, columns;
     const void *data;
     size_t bytes;
