@@ -62,8 +62,8 @@ const struct as_error *as_spool_error(const struct as_spool *spool);
 /* Bytes of the file in use. */
 uint64_t as_spool_size(const struct as_spool *spool);
 
-/* Cuts the file to what is in use, fsyncs and frees. Returns the spool's first failure, if any,
- * with its message in `error`. NULL is allowed. */
+/* Cuts the file to what is in use and frees. Returns the spool's first failure, if any, with its
+ * message in `error`. NULL is allowed. (No fsync: spools outlive the process, not the machine.) */
 int as_spool_close(struct as_spool *spool, struct as_error *error);
 
 /* --- reading --- */
@@ -95,7 +95,7 @@ struct as_spool_reader *as_spool_reader_open(const char *path, struct as_error *
 int as_spool_next(struct as_spool_reader *reader, struct as_record *record, struct as_error *error);
 
 /* Back to the first record. */
-int as_spool_rewind(struct as_spool_reader *reader, struct as_error *error);
+void as_spool_rewind(struct as_spool_reader *reader);
 
 /* After the end: bytes behind the last whole record that are not part of one (0 = none). */
 uint64_t as_spool_dropped_bytes(const struct as_spool_reader *reader);
