@@ -25,9 +25,9 @@
 #define AS_WORKLOAD_VERSION 1
 
 /* Limits of the reader. */
-#define AS_WORKLOAD_FILE_LIMIT ((size_t)1 << 30) /* bytes a file */
+#define AS_WORKLOAD_FILE_LIMIT ((size_t)1 << 30)  /* bytes a file */
 #define AS_WORKLOAD_LINE_LIMIT ((size_t)16 << 20) /* bytes a line */
-#define AS_WORKLOAD_DEPTH_LIMIT 32               /* nested objects and arrays */
+#define AS_WORKLOAD_DEPTH_LIMIT 32                /* nested objects and arrays */
 
 /* What an absent value reads as. */
 #define AS_WORKLOAD_NO_TIME UINT64_MAX  /* at_ns, cancel_ns */
@@ -65,9 +65,9 @@ struct as_workload_sampling {
 
 struct as_workload_request {
     const char *id;
-    uint64_t at_ns;    /* scheduled arrival, or AS_WORKLOAD_NO_TIME */
-    size_t after;      /* else: index of the request whose end it waits for */
-    uint64_t delay_ns; /* and how long after that end it is sent */
+    uint64_t at_ns;      /* scheduled arrival, or AS_WORKLOAD_NO_TIME */
+    size_t after;        /* else: index of the request whose end it waits for */
+    uint64_t delay_ns;   /* and how long after that end it is sent */
     const char *session; /* grouping only; NULL where absent */
     uint32_t turn;       /* position in the session, or AS_WORKLOAD_NO_U32 */
 
@@ -75,8 +75,8 @@ struct as_workload_request {
     const char *text;                     /* TEXT; at least one byte */
     struct as_workload_message *messages; /* MESSAGES; at least one */
     size_t message_count;
-    int32_t *tokens; /* TOKENS; `length` of them, each >= 0 */
-    uint32_t length; /* TOKENS and LENGTH: prompt tokens, 1 to 2^31-1; else 0 */
+    int32_t *tokens;  /* TOKENS; `length` of them, each >= 0 */
+    uint32_t length;  /* TOKENS and LENGTH: prompt tokens, 1 to 2^31-1; else 0 */
     uint64_t *blocks; /* LENGTH: prefix-tree ids, one per header.block_tokens, or NULL */
     size_t block_count;
 
@@ -99,9 +99,9 @@ struct as_workload_header {
         const char *id, *sha256;
         uint64_t vocab; /* where given, every entry of `tokens` is below it */
     } tokenizer;
-    uint64_t rows;         /* where given, equal to the rows of the file */
-    uint64_t block_tokens; /* prompt tokens per entry of `blocks`, at least 1 */
-    uint64_t synth_seed;   /* synth.seed, default 0; synth.algo is "counter1" or absent */
+    uint64_t rows;           /* where given, equal to the rows of the file */
+    uint64_t block_tokens;   /* prompt tokens per entry of `blocks`, at least 1 */
+    uint64_t synth_seed;     /* synth.seed, default 0; synth.algo is "counter1" or absent */
     const char *transforms;  /* JSON text of the array of steps that made this file */
     const char *body_sha256; /* 64 hex digits over the bytes from body_offset on; NOT verified
                                 by the reader (`assay workload check` does) */
@@ -112,11 +112,11 @@ struct as_workload_header {
 struct as_workload {
     struct as_workload_header header;
     struct as_workload_request *requests;
-    size_t count;       /* may be 0: valid to read, but nothing to run */
-    size_t total;       /* rows of the file, whatever was cut by as_workload_limit() */
-    uint64_t digest;    /* as_hash64() with seed 0 over all bytes of the file */
+    size_t count;    /* may be 0: valid to read, but nothing to run */
+    size_t total;    /* rows of the file, whatever was cut by as_workload_limit() */
+    uint64_t digest; /* as_hash64() with seed 0 over all bytes of the file */
     char digest_hex[17];
-    size_t body_offset; /* byte in the file behind the header line */
+    size_t body_offset;              /* byte in the file behind the header line */
     struct as_workload_arena *arena; /* private */
 };
 
@@ -151,13 +151,13 @@ int as_workload_synthesize(const struct as_workload *workload,
 
 /* What a workload holds, in numbers. */
 struct as_workload_totals {
-    uint64_t timed, chained;                     /* rows with at_ns, rows with after */
-    uint64_t text, messages, tokens, length;     /* rows by prompt form */
-    uint64_t with_blocks, sampled, cancelled;    /* rows with those fields */
-    uint64_t first_ns, last_ns;                  /* of at_ns; NO_TIME without timed rows */
-    uint64_t prompt_tokens;                      /* of the forms TOKENS and LENGTH */
-    uint64_t prompt_bytes;                       /* UTF-8 bytes of TEXT and MESSAGES contents */
-    uint64_t output_tokens, exact;               /* sum of output.n; rows with exact lengths */
+    uint64_t timed, chained;                  /* rows with at_ns, rows with after */
+    uint64_t text, messages, tokens, length;  /* rows by prompt form */
+    uint64_t with_blocks, sampled, cancelled; /* rows with those fields */
+    uint64_t first_ns, last_ns;               /* of at_ns; NO_TIME without timed rows */
+    uint64_t prompt_tokens;                   /* of the forms TOKENS and LENGTH */
+    uint64_t prompt_bytes;                    /* UTF-8 bytes of TEXT and MESSAGES contents */
+    uint64_t output_tokens, exact;            /* sum of output.n; rows with exact lengths */
 };
 
 void as_workload_sum(const struct as_workload *workload, struct as_workload_totals *totals);
