@@ -21,18 +21,19 @@ struct as_ref_limits {
 /* Sums are kept so that comparisons can be added up (as_ref_compare_add): a rung is judged by its
  * error over an op's whole suite. Zero it before the first use. */
 struct as_ref_comparison {
-    int64_t count;       /* elements seen */
-    int64_t anomalies;   /* elements that are NaN, +inf or -inf on one side only */
-    int64_t over;        /* finite elements with |d| > a + r |ref| */
-    int64_t worst;       /* index of the first anomaly, else of the largest ratio; -1 if none */
-    double worst_ratio;  /* max |d| / (a + r |ref|): max-to-threshold; inf where a = 0 = ref */
+    int64_t count;      /* elements seen */
+    int64_t finite;     /* of these, finite on both sides */
+    int64_t anomalies;  /* elements that are NaN, +inf or -inf on one side only */
+    int64_t over;       /* finite elements with |d| > a + r |ref| */
+    int64_t worst;      /* index of the first anomaly, else of the largest ratio; -1 if none */
+    double worst_ratio; /* max |d| / (a + r |ref|): max-to-threshold; inf where a = 0 = ref */
     double worst_ref, worst_got;
-    double max_error;    /* max |d| */
-    double sum_error2;   /* sum d^2 over elements finite on both sides */
-    double sum_ref2, sum_got2, sum_product;
-    double nmse;         /* 0 where both are all zeros, inf where only the reference is */
-    double cosine;       /* 1 - cos; 0 where both are all zeros, 1 where one is */
-    double rms;          /* sqrt(mean d^2) */
+    double max_error;  /* max |d| */
+    double sum_error2; /* sum d^2 over elements finite on both sides */
+    double sum_ref2, sum_got2;
+    double nmse;   /* 0 where both are all zeros, inf where only the reference is */
+    double cosine; /* 1 - cos; 0 where both are all zeros, 1 where one is */
+    double rms;    /* sqrt(mean d^2) */
     bool pass;
 };
 
@@ -50,25 +51,27 @@ void as_ref_compare_add(struct as_ref_comparison *total, const struct as_ref_com
 bool as_ref_compare_rungs(const struct as_ref_comparison *naive,
                           const struct as_ref_comparison *rung, double ulp);
 
-/* Teacher-forced logits of a whole model, added up row by row. Zero it before the first row. */
+/* Teacher-forced logits of a whole model, added up row by row. Zero it before the first row.
+ * The averages at the end are kept current by every addition. */
 struct as_ref_logits {
-    int64_t rows, count;      /* positions; logits seen */
-    int64_t anomalies;        /* logits non-finite on either side */
-    int64_t agreements;       /* rows whose top-1 ids agree */
-    int64_t flips;            /* rows whose ids differ where the reference's margin > noise */
-    int64_t below;            /* rows whose reference margin <= noise: a flip there proves nothing */
-    int64_t first_flip;       /* row of the first such flip, -1 while there is none */
+    int64_t rows, judged; /* positions; of these without an anomaly */
+    int64_t count;        /* logits finite on both sides */
+    int64_t anomalies;    /* logits non-finite on either side */
+    int64_t agreements;   /* rows whose top-1 ids agree */
+    int64_t flips;        /* rows whose ids differ where the reference's margin > noise */
+    int64_t below;        /* rows whose reference margin <= noise: flips there mean nothing */
+    int64_t first_flip;   /* row of the first such flip; means nothing while flips is 0 */
     int64_t worst_row, worst_id;
-    double max_error;         /* max |d|, at (worst_row, worst_id) */
+    double max_error; /* max |d|, at (worst_row, worst_id) */
     double sum_error2, sum_kl;
-    double rms;               /* sqrt(mean d^2) over finite logits */
-    double kl;                /* mean over rows of KL(softmax ref || softmax got), nats */
+    double rms; /* sqrt(mean d^2) over finite logits */
+    double kl;  /* mean over rows of KL(softmax ref || softmax got), nats */
     double kl_max;
     double agreement, below_share; /* shares of rows */
 };
 
 /* ref, got (vocabulary): one more position. A row with an anomaly counts in `rows` and
- * `anomalies` and agrees with nothing. */
+ * `anomalies` alone: it agrees with nothing and has no KL. */
 void as_ref_logits_add(struct as_ref_logits *sum, const double *ref, const float *got,
                        int64_t vocabulary, double noise);
 
@@ -84,7 +87,6 @@ enum as_ref_logits_fault {
 /* The rule of `verify`: 0 = pass, else a set of the faults above. naive_rms is the RMS error of
  * the naive rung for the same (model, weights, activations, kv); noise = 4 naive_rms is what the
  * rows were added with. below_limit is a share of rows. */
-unsigned as_ref_logits_judge(const struct as_ref_logits *sum, double naive_rms,
-                             double below_limit);
+unsigned as_ref_logits_judge(const struct as_ref_logits *sum, double naive_rms, double below_limit);
 
 #endif

@@ -57,7 +57,8 @@ int as_ref_dequantize(int dtype, const void *bytes, double *out, int64_t count);
  * Q8    the activation class q8: each row in blocks of 32 (the last one may be shorter), all in
  *       float32: d = max|x| / 127, id = d == 0 ? 0 : 1 / d, q = x id rounded to nearest even,
  *       clamped to [-127, 127]; x becomes d q, in double and so exact. d stays float32.
- *       A block that holds NaN or infinity becomes all NaN.
+ *       A block that holds NaN or infinity becomes all NaN. A block so small (max|x| < 3.8e-37)
+ *       that id is infinite becomes zeros.
  * Q8_0  as Q8 with q rounded half away from zero and d then rounded to fp16, as ggml stores it.
  *
  * Returns 0, or AS_ERR_UNSUPPORTED for the other dtypes. */
@@ -142,15 +143,15 @@ enum as_ref_pool { AS_REF_POOL_CLS, AS_REF_POOL_MEAN };
 
 /* x (tokens of all sequences, columns) to out (sequences, columns): the first token's row, or the
  * mean over the sequence's tokens. A sequence of length 0 gives zeros. */
-void as_ref_pool(enum as_ref_pool form, const double *x, const int64_t *lengths,
-                 int64_t sequences, int64_t columns, double *out);
+void as_ref_pool(enum as_ref_pool form, const double *x, const int64_t *lengths, int64_t sequences,
+                 int64_t columns, double *out);
 
 /* x / max(|x|, 1e-12), per row; in place (torch.nn.functional.normalize). */
 void as_ref_l2_normalise(const double *x, int64_t rows, int64_t columns, double *out);
 
 /* What /step_rows keeps of a row of logits. */
 struct as_ref_top {
-    int64_t id;         /* the largest logit, the lowest id among equals; -1 where none is a number */
+    int64_t id;         /* the largest logit, lowest id among equals; -1 where none is a number */
     double logit;       /* of that id */
     double margin;      /* logit minus the second largest; +inf where there is no second */
     double projection;  /* sum of as_ref_sign(t) logit[t] in ascending t */
@@ -186,8 +187,8 @@ struct as_ref_llama {
     bool tied_output; /* logits from token_embd.weight; output.weight is not read */
     bool qkv_bias;    /* attn_{q,k,v}.bias are read */
     bool qk_norm;     /* attn_{q,k}_norm.weight (head_dim) are read */
-    int kv_dtype;     /* keys and values as stored in the cache: AS_REF_F32 and so on, or -1 for
-                         no rounding */
+    int kv_dtype;     /* what the cache keeps of keys and values: AS_REF_F16, BF16 or Q8_0;
+                         AS_REF_F32 leaves them in double */
     int threads;      /* that share the rows of a matrix; 0 means 1 */
 };
 
