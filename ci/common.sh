@@ -23,7 +23,11 @@ need_pip() {
     "$python" -m pip --version >/dev/null 2>&1 || fail 2 "$python has no pip; run ci/setup.sh"
 }
 
-# offline LOG: whether pip's words in LOG mean that the package index cannot be reached.
+# offline LOG: whether pip's words in LOG mean that the package index cannot be reached; if so, says why.
 offline() {
+    if grep -qi 'CERTIFICATE_VERIFY_FAILED' "$1"; then
+        echo "the package index shows a certificate that this machine does not trust (pip reads PIP_CERT)" >&2
+        return 0
+    fi
     grep -qiE 'NewConnectionError|connection broken|name resolution|unreachable|timed out|ProxyError' "$1"
 }

@@ -6,7 +6,7 @@ usage() {
     cat <<'TEXT'
 usage: ci/setup.sh [--full] [--tests] [--list] [--help]
 
-Installs what assay needs from Debian 12 (or a later Debian or Ubuntu). Does nothing, quickly, when
+Installs what assay needs from Debian 12. Does nothing, quickly, when
 everything is there already. Uses sudo only when not run as root.
 
   (nothing)  what building and running assay needs
