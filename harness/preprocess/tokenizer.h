@@ -55,7 +55,7 @@ int as_tokenizer_create(const struct as_vocabulary *vocabulary, struct as_tokeni
                         struct as_error *error);
 void as_tokenizer_free(struct as_tokenizer *tokenizer);
 
-/* The kinds of pre-tokenizer that as_tokenizer_create() knows: `index` 0 upward, NULL at the end. */
+/* The kinds of pre-tokenizer that as_tokenizer_create() knows: `index` 0 upward, NULL past them. */
 const char *as_tokenizer_kind(size_t index);
 
 size_t as_tokenizer_count(const struct as_tokenizer *tokenizer);
@@ -74,10 +74,12 @@ int32_t as_tokenizer_find(const struct as_tokenizer *tokenizer, const char *text
 
 /* Flags of an encoding; 0 is none. */
 enum as_encode_flags {
-    AS_ENCODE_ADD_SPECIAL = 1,   /* BOS and EOS around the text where the vocabulary says so */
-    AS_ENCODE_PARSE_SPECIAL = 2, /* "<|im_start|>" in the text becomes that token */
-    AS_ENCODE_BOS_ONCE = 4       /* text that starts with BOS gets no second one, and text without
-                                    it is not changed by this flag: for rendered chat templates */
+    AS_ENCODE_ADD_BOS = 1, /* where the vocabulary says so */
+    AS_ENCODE_ADD_EOS = 2,
+    AS_ENCODE_ADD_SPECIAL = AS_ENCODE_ADD_BOS | AS_ENCODE_ADD_EOS,
+    AS_ENCODE_PARSE_SPECIAL = 4, /* "<|im_start|>" in the text becomes that token */
+    AS_ENCODE_BOS_ONCE = 8       /* no BOS is added to a text that starts with its own: for
+                                    rendered chat templates */
 };
 
 /* Ids of `text` (UTF-8; need not end in NUL, may hold NULs). Bytes that are not UTF-8 are refused
