@@ -64,10 +64,10 @@ struct as_step_shape {
     int64_t tokens, logit_rows, sequences, context, kv_tokens, kv_rows;
 };
 
-/* The problem of `group` in a step of these sizes. */
-struct assay_problem as_group_problem(const struct as_grouping *grouping,
-                                      const struct as_group *group,
-                                      const struct as_step_shape *shape);
+/* The problem of `group` in a step of these sizes. Every byte of it is set, padding included, so
+ * that problems may be compared and hashed as bytes; copy them with memcpy. */
+void as_group_problem(const struct as_grouping *grouping, const struct as_group *group,
+                      const struct as_step_shape *shape, struct assay_problem *problem);
 
 /* The first variant of the group's choice that supports `problem`, or NULL with every reason. */
 const struct assay_variant *as_select_variant(const struct as_registry *registry,

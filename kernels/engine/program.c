@@ -1,6 +1,7 @@
 #include "engine/program.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "as_memory.h"
 
@@ -26,6 +27,29 @@ static int32_t add_value(struct builder *b, const char *name, enum as_rows rows,
     return (int32_t)program->values++;
 }
 
+/* Field by field into zeroed memory: problems made from shapes are hashed as bytes, so padding must
+ * not carry what happened to lie on the stack. */
+static void copy_shape(struct assay_shape *to, const struct assay_shape *from)
+{
+    memset(to, 0, sizeof *to);
+    to->op = from->op;
+    to->weights = from->weights;
+    to->activations = from->activations;
+    to->kv = from->kv;
+    to->n = from->n;
+    to->k = from->k;
+    to->heads = from->heads;
+    to->kv_heads = from->kv_heads;
+    to->head_dim = from->head_dim;
+    to->block_size = from->block_size;
+    to->pairing = from->pairing;
+    to->rotary = from->rotary;
+    to->causal = from->causal;
+    to->epsilon = from->epsilon;
+    to->theta = from->theta;
+    to->scale = from->scale;
+}
+
 /* Appends a node; its output has shape.n columns for each row of `rows`. */
 static int32_t add_node(struct builder *b, const char *name, struct assay_shape shape,
                         enum as_rows rows, int32_t input0, int32_t input1,
@@ -43,12 +67,13 @@ static int32_t add_node(struct builder *b, const char *name, struct assay_shape 
         shape.weights = ASSAY_NONE;
     else
         shape.weights = weight->dtype;
-    program->node[program->nodes++] = (struct as_node){.shape = shape,
-                                                       .input = {input0, input1, -1, -1},
-                                                       .effect = AS_NO_VALUE,
-                                                       .output = output,
-                                                       .weight = weight,
-                                                       .layer = b->layer};
+    struct as_node *node = &program->node[program->nodes++];
+    *node = (struct as_node){.input = {input0, input1, AS_NO_VALUE, AS_NO_VALUE},
+                             .effect = AS_NO_VALUE,
+                             .output = output,
+                             .weight = weight,
+                             .layer = b->layer};
+    copy_shape(&node->shape, &shape);
     int32_t inputs[] = {input0, input1};
     for (int i = 0; i < 2; i++)
         if (inputs[i] != AS_NO_VALUE)

@@ -5,20 +5,18 @@
 #include "as_text.h"
 #include "engine/planner.h"
 
-struct assay_problem as_group_problem(const struct as_grouping *grouping,
-                                      const struct as_group *group,
-                                      const struct as_step_shape *shape)
+void as_group_problem(const struct as_grouping *grouping, const struct as_group *group,
+                      const struct as_step_shape *shape, struct assay_problem *problem)
 {
-    struct assay_problem problem;
-    memset(&problem, 0, sizeof problem); /* padding too: problems are compared as bytes */
-    problem.cover = group->cover;
-    problem.nodes = group->nodes;
+    memset(problem, 0, sizeof *problem);
+    problem->cover = group->cover;
+    problem->nodes = group->nodes;
     for (int32_t i = 0; i < group->nodes; i++) {
         const struct as_node *node = &grouping->program->node[group->node[i]];
-        const struct as_value *value = &grouping->program->value[node->output];
-        struct assay_shape *to = &problem.node[i];
+        enum as_rows rows = grouping->program->value[node->output].rows;
+        struct assay_shape *to = &problem->node[i];
         memcpy(to, &node->shape, sizeof *to);
-        to->tokens = value->rows == AS_ROWS_LOGITS ? shape->logit_rows : shape->tokens;
+        to->tokens = rows == AS_ROWS_LOGITS ? shape->logit_rows : shape->tokens;
         if (to->op == ASSAY_ATTENTION) {
             to->sequences = shape->sequences;
             to->context = shape->context;
@@ -26,7 +24,6 @@ struct assay_problem as_group_problem(const struct as_grouping *grouping,
             to->kv_rows = shape->kv_rows;
         }
     }
-    return problem;
 }
 
 const struct assay_variant *as_select_variant(const struct as_registry *registry,
