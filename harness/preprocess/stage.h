@@ -21,21 +21,25 @@ struct as_stage_options {
     const struct as_tokenizer *tokenizer; /* must outlive the stage; NULL: only tokens pass */
     const struct as_template *chat;       /* NULL: requests with messages fail */
     unsigned threads;                     /* 0: inline */
-    size_t queue;      /* requests that may wait for a thread; 0 reads as 64 */
-    size_t max_bytes;  /* largest text or rendering of a request; 0: 64 MiB */
-    size_t max_tokens; /* most ids of a request; 0: no limit but memory */
+    size_t queue;                         /* requests that may wait for a thread; 0: 64 */
+    size_t max_bytes;                     /* of a request's text or rendering; 0: 64 MiB */
+    size_t max_tokens;                    /* most ids of a request; 0: no limit but memory */
 };
 
-enum as_input { AS_INPUT_TEXT, AS_INPUT_MESSAGES, AS_INPUT_TOKENS };
+enum as_input {
+    AS_INPUT_TEXT,     /* BOS and EOS as the vocabulary says */
+    AS_INPUT_MESSAGES, /* through the chat template */
+    AS_INPUT_TOKENS    /* only checked against the vocabulary */
+};
 
 /* What to prepare. Copied by submit; nothing of it is kept. */
 struct as_stage_request {
     uint64_t id; /* the caller's own; comes back in the result */
     enum as_input kind;
-    struct as_piece text; /* AS_INPUT_TEXT: BOS and EOS as the vocabulary says */
-    const struct as_message *messages; /* AS_INPUT_MESSAGES: through the chat template */
+    struct as_piece text;
+    const struct as_message *messages;
     size_t message_count;
-    const int32_t *tokens; /* AS_INPUT_TOKENS: only checked against the vocabulary */
+    const int32_t *tokens;
     size_t token_count;
     bool plain;         /* text: leave "<|im_start|>" and the like as ordinary characters */
     bool no_generation; /* messages: do not open the assistant's turn */

@@ -224,9 +224,8 @@ int as_template_encode(const struct as_template *chat, const struct as_tokenizer
     *id_count = 0;
     int code = as_template_render(chat, tokenizer, messages, count, generation, &text, error);
     if (code == 0)
-        code = as_encoder_encode(encoder, text.data, text.length,
-                                 AS_ENCODE_ADD_BOS | AS_ENCODE_BOS_ONCE | AS_ENCODE_PARSE_SPECIAL,
-                                 ids, id_count, error);
+        code = as_encoder_encode(encoder, text.data, text.length, AS_ENCODE_CHAT, ids, id_count,
+                                 error);
     as_text_free(&text);
     return code;
 }

@@ -78,8 +78,9 @@ enum as_encode_flags {
     AS_ENCODE_ADD_EOS = 2,
     AS_ENCODE_ADD_SPECIAL = AS_ENCODE_ADD_BOS | AS_ENCODE_ADD_EOS,
     AS_ENCODE_PARSE_SPECIAL = 4, /* "<|im_start|>" in the text becomes that token */
-    AS_ENCODE_BOS_ONCE = 8       /* no BOS is added to a text that starts with its own: for
-                                    rendered chat templates */
+    AS_ENCODE_BOS_ONCE = 8,      /* no BOS is added to a text that starts with its own */
+    /* A rendered chat: the template or the vocabulary supplies the BOS, and the turn stays open. */
+    AS_ENCODE_CHAT = AS_ENCODE_ADD_BOS | AS_ENCODE_PARSE_SPECIAL | AS_ENCODE_BOS_ONCE
 };
 
 /* Ids of `text` (UTF-8; need not end in NUL, may hold NULs). Bytes that are not UTF-8 are refused
