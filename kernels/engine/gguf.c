@@ -1,4 +1,3 @@
-#define _POSIX_C_SOURCE 200809L
 #include "gguf.h"
 
 #include <stdarg.h>
@@ -14,8 +13,8 @@
 struct reader {
     const uint8_t *base;
     size_t size, file_size, at;
-    const char *section; /* "metadata entry", "tensor entry" */
-    size_t index, start; /* number of the entry, and its first byte */
+    const char *section;  /* "metadata entry", "tensor entry" */
+    size_t index, start;  /* number of the entry, and its first byte */
     struct as_bytes name; /* of the entry, once it is known */
     struct as_error *error;
 };
@@ -39,17 +38,19 @@ static int refuse(struct reader *r, int code, const char *format, ...)
     return as_fail(r->error, code, "%s: %s", place, message);
 }
 
-/* True when `bytes` more can be read; else the failure is recorded. */
+/* 0 when `bytes` more can be read. */
 static int need(struct reader *r, uint64_t bytes, const char *what)
 {
     if (bytes <= r->size - r->at)
         return 0;
     if (r->size < r->file_size)
-        return refuse(r, AS_ERR_DATA,
-                      "%s of %llu bytes at byte %zu passes the limit of %zu bytes for a header"
-                      DAMAGED, what, (unsigned long long)bytes, r->at, r->size);
-    return refuse(r, AS_ERR_DATA, "%s needs %llu bytes at byte %zu, where the file has %zu left"
-                  DAMAGED, what, (unsigned long long)bytes, r->at, r->size - r->at);
+        return refuse(
+            r, AS_ERR_DATA,
+            "%s of %llu bytes at byte %zu passes the limit of %zu bytes for a header" DAMAGED, what,
+            (unsigned long long)bytes, r->at, r->size);
+    return refuse(r, AS_ERR_DATA,
+                  "%s needs %llu bytes at byte %zu, where the file has %zu left" DAMAGED, what,
+                  (unsigned long long)bytes, r->at, r->size - r->at);
 }
 
 static uint32_t take_u32(struct reader *r)
@@ -288,7 +289,8 @@ static int read_shape(struct reader *r, struct as_gguf_tensor *tensor)
     if (tensor->type == NULL)
         return refuse(r, AS_ERR_UNSUPPORTED,
                       "it is of type %u, which is unknown or was withdrawn from GGUF; convert the "
-                      "model again with a current tool", id);
+                      "model again with a current tool",
+                      id);
     return measure_tensor(r, tensor);
 }
 
@@ -372,11 +374,11 @@ static int check_distinct(struct as_gguf *gguf, struct reader *r)
     for (size_t i = 1; i < count && code == 0; i++) {
         stand_at_tensor(r, gguf, sorted[i]);
         if (sorted[i - 1]->offset + sorted[i - 1]->bytes > sorted[i]->offset)
-            code = refuse(r, AS_ERR_DATA,
-                          "its data at offset %llu overlaps that of %s (offset %llu, %zu bytes)"
-                          DAMAGED, (unsigned long long)sorted[i]->offset,
-                          as_gguf_quote(quoted, sorted[i - 1]->name),
-                          (unsigned long long)sorted[i - 1]->offset, sorted[i - 1]->bytes);
+            code = refuse(
+                r, AS_ERR_DATA,
+                "its data at offset %llu overlaps that of %s (offset %llu, %zu bytes)" DAMAGED,
+                (unsigned long long)sorted[i]->offset, as_gguf_quote(quoted, sorted[i - 1]->name),
+                (unsigned long long)sorted[i - 1]->offset, sorted[i - 1]->bytes);
     }
     free(sorted);
     return code;
@@ -460,9 +462,10 @@ static int check_count(struct reader *r, uint64_t count, uint32_t limit, size_t 
                        "header: it states %llu %s, more than the limit of %u" DAMAGED,
                        (unsigned long long)count, what, limit);
     if (count > (r->size - r->at) / least)
-        return as_fail(r->error, AS_ERR_DATA,
-                       "header: it states %llu %s, which the %zu bytes after it cannot hold"
-                       DAMAGED, (unsigned long long)count, what, r->size - r->at);
+        return as_fail(
+            r->error, AS_ERR_DATA,
+            "header: it states %llu %s, which the %zu bytes after it cannot hold" DAMAGED,
+            (unsigned long long)count, what, r->size - r->at);
     return 0;
 }
 
@@ -472,8 +475,8 @@ static int read_all(struct as_gguf *gguf, struct reader *r)
         return as_fail(r->error, AS_ERR_DATA, "header: byte 0 does not start with GGUF; it is %s",
                        r->size == 0 ? "an empty file" : guess_format(r->base, r->size));
     if (r->size < 24)
-        return as_fail(r->error, AS_ERR_DATA, "header: the file has %zu of the header's 24 bytes"
-                       DAMAGED, r->size);
+        return as_fail(r->error, AS_ERR_DATA,
+                       "header: the file has %zu of the header's 24 bytes" DAMAGED, r->size);
     r->at = 4;
     int code = read_version(gguf, r);
     if (code != 0)
@@ -482,10 +485,10 @@ static int read_all(struct as_gguf *gguf, struct reader *r)
     uint64_t entries = take_u64(r);
     /* The least entry: a key of one byte and a u8. The least tensor: a name of one byte, one
      * dimension, type and offset. */
-    if ((code = check_count(r, entries, AS_GGUF_ENTRY_LIMIT, 8 + 1 + 4 + 1,
-                            "metadata entries")) != 0 ||
-        (code = check_count(r, tensors, AS_GGUF_TENSOR_LIMIT, 8 + 1 + 4 + 8 + 4 + 8,
-                            "tensors")) != 0 ||
+    if ((code = check_count(r, entries, AS_GGUF_ENTRY_LIMIT, 8 + 1 + 4 + 1, "metadata entries")) !=
+            0 ||
+        (code = check_count(r, tensors, AS_GGUF_TENSOR_LIMIT, 8 + 1 + 4 + 8 + 4 + 8, "tensors")) !=
+            0 ||
         (code = read_metadata(gguf, r, entries)) != 0 || (code = read_alignment(gguf, r)) != 0)
         return code;
     return read_tensors(gguf, r, tensors);
@@ -517,7 +520,7 @@ void as_gguf_free(struct as_gguf *gguf)
     *gguf = (struct as_gguf){0};
 }
 
-/* ---- values ------------------------------------------------------------------------------- */
+/* ---- look-up ------------------------------------------------------------------------------ */
 
 const struct as_gguf_entry *as_gguf_find(const struct as_gguf *gguf, const char *key)
 {
@@ -534,84 +537,4 @@ const struct as_gguf_entry *as_gguf_find(const struct as_gguf *gguf, const char 
             high = middle;
     }
     return NULL;
-}
-
-bool as_gguf_signed(const struct as_gguf_entry *entry, int64_t *value)
-{
-    uint64_t bits = 0;
-    size_t size = as_gguf_value_size(entry->type);
-    memcpy(&bits, entry->data, size);
-    switch (entry->type) {
-    case AS_GGUF_U8:
-    case AS_GGUF_U16:
-    case AS_GGUF_U32: *value = (int64_t)bits; return true;
-    case AS_GGUF_I8: *value = (int8_t)bits; return true;
-    case AS_GGUF_I16: *value = (int16_t)bits; return true;
-    case AS_GGUF_I32: *value = (int32_t)bits; return true;
-    case AS_GGUF_I64: *value = (int64_t)bits; return true;
-    case AS_GGUF_U64: *value = (int64_t)bits; return bits <= INT64_MAX;
-    default: return false;
-    }
-}
-
-bool as_gguf_unsigned(const struct as_gguf_entry *entry, uint64_t *value)
-{
-    if (entry->type == AS_GGUF_U64) {
-        memcpy(value, entry->data, sizeof *value);
-        return true;
-    }
-    int64_t number;
-    if (!as_gguf_signed(entry, &number) || number < 0)
-        return false;
-    *value = (uint64_t)number;
-    return true;
-}
-
-bool as_gguf_float(const struct as_gguf_entry *entry, double *value)
-{
-    float single;
-    if (entry->type == AS_GGUF_F32) {
-        memcpy(&single, entry->data, sizeof single);
-        *value = (double)single;
-        return true;
-    }
-    if (entry->type != AS_GGUF_F64)
-        return false;
-    memcpy(value, entry->data, sizeof *value);
-    return true;
-}
-
-bool as_gguf_bool(const struct as_gguf_entry *entry, bool *value)
-{
-    if (entry->type != AS_GGUF_BOOL)
-        return false;
-    *value = *entry->data != 0;
-    return true;
-}
-
-/* The string at `data`, whose length was checked when the file was parsed. */
-static struct as_bytes string_at(const uint8_t *data)
-{
-    uint64_t length;
-    memcpy(&length, data, sizeof length);
-    return (struct as_bytes){(const char *)data + sizeof length, (size_t)length};
-}
-
-bool as_gguf_string(const struct as_gguf_entry *entry, struct as_bytes *value)
-{
-    if (entry->type != AS_GGUF_STRING)
-        return false;
-    *value = string_at(entry->data);
-    return true;
-}
-
-void as_gguf_strings(const struct as_gguf_entry *entry, struct as_bytes *strings)
-{
-    const uint8_t *at = entry->data;
-    if (entry->type != AS_GGUF_ARRAY || entry->element != AS_GGUF_STRING)
-        return;
-    for (uint64_t i = 0; i < entry->count; i++) {
-        strings[i] = string_at(at);
-        at += 8 + strings[i].length;
-    }
 }

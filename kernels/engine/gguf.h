@@ -89,9 +89,9 @@ struct as_gguf {
     const uint8_t *base;
     size_t size;
     uint32_t version;
-    size_t alignment;   /* general.alignment, 32 where it is not given */
-    size_t header_size; /* end of the tensor entries */
-    size_t data_offset; /* header_size, aligned */
+    size_t alignment;              /* general.alignment, 32 where it is not given */
+    size_t header_size;            /* end of the tensor entries */
+    size_t data_offset;            /* header_size, aligned */
     struct as_gguf_entry *entries; /* in the file's order */
     size_t entry_count;
     struct as_gguf_tensor *tensors; /* in the file's order */

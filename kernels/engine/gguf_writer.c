@@ -1,4 +1,3 @@
-#define _POSIX_C_SOURCE 200809L
 #include "gguf_writer.h"
 
 #include <errno.h>
@@ -193,8 +192,8 @@ static int emit_padding(struct as_gguf_writer *writer, size_t length, struct as_
 static int open_partial(struct as_gguf_writer *writer, const char *path, size_t size,
                         struct as_error *error)
 {
-    int length = snprintf(writer->partial, sizeof writer->partial, "%s.%ld.partial", path,
-                          (long)getpid());
+    int length =
+        snprintf(writer->partial, sizeof writer->partial, "%s.%ld.partial", path, (long)getpid());
     if (length < 0 || (size_t)length >= sizeof writer->partial)
         return as_fail(error, AS_ERR_IO, "the path %.80s... is too long", path);
     memcpy(writer->path, path, strlen(path) + 1);

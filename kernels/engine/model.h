@@ -26,8 +26,8 @@ struct as_bytes {
  * multiplies activations has shape [rows = outputs][columns = inputs]. `data` is aligned as the
  * file says (at least 8 bytes; 32 in nearly every file). */
 struct as_tensor {
-    const char *name; /* NUL-terminated, e.g. "blk.0.attn_q.weight" */
-    const char *type; /* the file's word: "Q4_1" */
+    const char *name;       /* NUL-terminated, e.g. "blk.0.attn_q.weight" */
+    const char *type;       /* the file's word: "Q4_1" */
     enum assay_dtype dtype; /* ASSAY_NONE where assay has no such dtype (never in used tensors) */
     size_t rows, columns;
     const void *data;
@@ -37,12 +37,12 @@ struct as_tensor {
 
 struct as_model_config {
     uint32_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
-    uint32_t context;   /* positions that the file says it was trained for */
+    uint32_t context; /* positions that the file says it was trained for */
     float rms_epsilon;
     float rope_base;    /* theta of pair i = rope_base^(-2 i / rope_dims) */
     uint32_t rope_dims; /* leading elements of a head that RoPE turns; even, <= head_dim */
     enum assay_rope_pairing rope_pairing;
-    bool tied_output;   /* no output.weight: logits come from token_embd */
+    bool tied_output; /* no output.weight: logits come from token_embd */
 };
 
 /* A layer's tensors, shapes checked against the configuration at load. */
@@ -72,12 +72,12 @@ enum as_piece_type {
  * for model "gpt2". Ids are in range or -1. The text stage's struct as_vocabulary has the same
  * content. */
 struct as_model_vocabulary {
-    const char *model;            /* tokenizer.ggml.model, e.g. "gpt2"; NUL-terminated */
-    const char *pre;              /* tokenizer.ggml.pre, NUL-terminated; NULL = absent */
-    size_t count;                 /* == config.vocab */
+    const char *model; /* tokenizer.ggml.model, e.g. "gpt2"; NUL-terminated */
+    const char *pre;   /* tokenizer.ggml.pre, NUL-terminated; NULL = absent */
+    size_t count;      /* == config.vocab */
     const struct as_bytes *pieces;
-    const int32_t *types;         /* enum as_piece_type, or NULL when the file has none */
-    const float *scores;          /* or NULL */
+    const int32_t *types; /* enum as_piece_type, or NULL when the file has none */
+    const float *scores;  /* or NULL */
     size_t merge_count;
     const struct as_bytes *merges; /* "left right" by rank */
     int32_t bos, eos, eot, unknown, pad;
@@ -111,10 +111,10 @@ struct as_metadata {
 struct as_model_storage; /* mappings and tables; of no interest outside model.c */
 
 struct as_model {
-    const char *path;    /* the file that is mapped; of a synthetic model, the one in the cache */
-    const char *name;    /* general.name, or the file's own name */
-    const char *format;  /* "GGUF v3" */
-    const char *family;  /* "llama" */
+    const char *path;   /* the file that is mapped; of a synthetic model, the one in the cache */
+    const char *name;   /* general.name, or the file's own name */
+    const char *format; /* "GGUF v3" */
+    const char *family; /* "llama" */
     size_t file_bytes;
     struct as_model_config config;
 
@@ -149,11 +149,11 @@ const struct as_tensor *as_model_tensor(const struct as_model *model, const char
 const struct as_metadata *as_model_metadata(const struct as_model *model, const char *key);
 
 /* As as_model_open() over a GGUF image in memory, for tests and fuzzers. `bytes` stay the
- * caller's and must outlive the model; `name` stands for the path in messages. */
+ * caller's, must be aligned as malloc aligns and outlive the model; `name` stands for the path in messages. */
 int as_model_open_bytes(const void *bytes, size_t size, const char *name, struct as_model **model,
                         struct as_error *error);
 
-/* A checksum over every byte of the file (reads it all: 25 ms per 100 MB from a warm cache).
+/* A checksum over every byte of the file (reads it all: some 60 ms per 100 MB from a warm cache).
  * Callers that need it often keep it by device, inode, size, mtime and ctime of model->path. */
 uint64_t as_model_digest(const struct as_model *model);
 
