@@ -48,7 +48,10 @@ int as_grow(struct as_error *error, void *array, size_t *capacity, size_t count,
     memcpy(&old, array, sizeof old);
     size_t wanted = *capacity < 8 ? 8 : *capacity;
     size_t bytes;
-    if (as_mul_overflows(wanted, 2, &wanted) || as_mul_overflows(wanted, size, &bytes))
+    while (wanted <= count)
+        if (as_mul_overflows(wanted, 2, &wanted))
+            return as_fail_memory(error, SIZE_MAX, what);
+    if (as_mul_overflows(wanted, size, &bytes))
         return as_fail_memory(error, SIZE_MAX, what);
     void *grown = realloc(old, bytes);
     if (grown == NULL)

@@ -34,8 +34,8 @@ void *as_calloc_aligned(struct as_error *error, size_t count, size_t size, const
 /* A copy of `text` (NULL stays NULL), or NULL with the message in `error`. */
 char *as_strdup(struct as_error *error, const char *text);
 
-/* Makes room for one more element in a growing array: `*array` of `*capacity` elements of
- * `size` bytes holding `count`. Returns 0, or AS_ERR_MEMORY with the array left as it was.
+/* Makes room for element number `count` in a growing array: `*array` of `*capacity` elements of
+ * `size` bytes, of which `count` are in use. Returns 0, or AS_ERR_MEMORY with the array left as it was.
  * New elements are zeroed. */
 int as_grow(struct as_error *error, void *array, size_t *capacity, size_t count, size_t size,
             const char *what);
