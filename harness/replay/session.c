@@ -1,0 +1,477 @@
+#include "replay/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "as_clock.h"
+#include "as_memory.h"
+#include "schedule/schedule.h"
+
+#define PROGRESS_NS 100000000u
+
+/* A request's stamps until its row is written. */
+struct entry {
+    struct as_row_request row;
+    bool ended;
+};
+
+struct session {
+    const struct as_session_options *options;
+    struct as_session_summary *summary;
+    struct as_stage *stage;
+    struct as_scheduler *scheduler;
+    struct as_sampler *sampler;
+    struct entry *entry; /* one a request, by its place in the workload */
+    size_t sent, ended;
+    int32_t *candidates; /* ids that lengths-only prompts are made of */
+    size_t candidate_count;
+    int32_t end[2]; /* ids that end generation */
+    uint32_t step;
+    uint64_t last_progress;
+    struct as_error *error;
+};
+
+static size_t total(const struct session *s)
+{
+    return s->options->workload->count;
+}
+
+/* ---- endings ------------------------------------------------------------------------------ */
+
+static int end_request(struct session *s, size_t index, uint8_t outcome, uint8_t finish)
+{
+    struct entry *entry = &s->entry[index];
+    entry->row.outcome = outcome;
+    entry->row.finish = finish;
+    entry->row.done = as_clock_ns();
+    entry->ended = true;
+    s->ended++;
+    if (outcome == AS_REPORT_OUTCOME_DONE)
+        s->summary->done++;
+    else
+        s->summary->failed++;
+    return as_spool_put(as_recorder_spool(s->options->recorder), AS_TABLE_REQUESTS, &entry->row);
+}
+
+static int fail_request(struct session *s, size_t index, uint8_t outcome, const char *why)
+{
+    if (s->summary->first_failure[0] == '\0')
+        snprintf(s->summary->first_failure, sizeof s->summary->first_failure, "request %s: %s",
+                 s->options->workload->requests[index].id, why);
+    return end_request(s, index, outcome, AS_REPORT_FINISH_NONE);
+}
+
+/* ---- arrivals ----------------------------------------------------------------------------- */
+
+static void begin_entry(struct session *s, size_t index, uint64_t scheduled)
+{
+    const struct as_workload_request *request = &s->options->workload->requests[index];
+    struct as_spool *spool = as_recorder_spool(s->options->recorder);
+    struct as_row_request *row = &s->entry[index].row;
+    as_row_unknown(AS_TABLE_REQUESTS, row);
+    row->run = s->options->run;
+    row->request = (uint32_t)index;
+    row->name = as_spool_string(spool, request->id);
+    row->class_name = as_spool_string(spool, request->class_name);
+    row->scheduled = scheduled;
+    row->cached_tokens = 0;
+    row->output_tokens = 0;
+    row->preemptions = 0;
+    row->requeue_ns = 0;
+    if (request->output.exact)
+        row->exact_tokens = request->output.n;
+}
+
+static int synthesize(struct session *s, const struct as_workload_request *request,
+                      int32_t **tokens)
+{
+    const struct as_session_options *o = s->options;
+    if (s->candidates == NULL) {
+        int code = as_tokenizer_round_trip(o->tokenizer, &s->candidates, &s->candidate_count,
+                                           s->error);
+        if (code != 0)
+            return code;
+    }
+    *tokens = as_calloc(s->error, request->length, sizeof **tokens, "a prompt");
+    if (*tokens == NULL)
+        return AS_ERR_MEMORY;
+    return as_workload_synthesize(o->workload, request, s->candidates, s->candidate_count, *tokens,
+                                  s->error);
+}
+
+/* Fills `message`, which the caller frees, with pieces of the workload's strings. */
+static int copy_messages(struct session *s, const struct as_workload_request *request,
+                         struct as_message **message)
+{
+    *message = as_calloc(s->error, request->message_count, sizeof **message, "messages");
+    if (*message == NULL)
+        return AS_ERR_MEMORY;
+    for (size_t i = 0; i < request->message_count; i++) {
+        const struct as_workload_message *from = &request->messages[i];
+        (*message)[i] = (struct as_message){.role = {from->role, strlen(from->role)},
+                                            .content = {from->content, strlen(from->content)}};
+    }
+    return 0;
+}
+
+/* Hands request `index` to the text stage. *full: its queue is, try again later. */
+static int submit_request(struct session *s, size_t index, bool *full)
+{
+    const struct as_workload_request *request = &s->options->workload->requests[index];
+    struct as_stage_request stage = {.id = index};
+    struct as_message *message = NULL;
+    int32_t *tokens = NULL;
+    int code = 0;
+    if (request->form == AS_WORKLOAD_TEXT) {
+        stage.kind = AS_INPUT_TEXT;
+        stage.text = (struct as_piece){request->text, strlen(request->text)};
+    } else if (request->form == AS_WORKLOAD_MESSAGES) {
+        stage.kind = AS_INPUT_MESSAGES;
+        code = copy_messages(s, request, &message);
+        stage.messages = message;
+        stage.message_count = request->message_count;
+    } else {
+        stage.kind = AS_INPUT_TOKENS;
+        if (request->form == AS_WORKLOAD_LENGTH)
+            code = synthesize(s, request, &tokens);
+        stage.tokens = tokens == NULL ? request->tokens : tokens;
+        stage.token_count = request->length;
+    }
+    if (code == 0) {
+        s->entry[index].row.sent = as_clock_ns();
+        code = as_stage_try_submit(s->stage, &stage, s->error);
+        *full = code == AS_STAGE_FULL;
+        code = *full ? 0 : code;
+    }
+    free(message);
+    free(tokens);
+    return code;
+}
+
+static int submit_arrivals(struct session *s)
+{
+    bool full = false;
+    while (s->sent < total(s) && !full) {
+        int code = submit_request(s, s->sent, &full);
+        if (code != 0)
+            return code;
+        s->sent += !full;
+    }
+    return 0;
+}
+
+static int add_to_schedule(struct session *s, const struct as_stage_result *result)
+{
+    const struct as_workload_request *request = &s->options->workload->requests[result->id];
+    const struct as_workload_sampling *sampling = &request->sampling;
+    struct as_error refused = {0};
+    const struct as_schedule_request schedule = {
+        .request = (uint32_t)result->id,
+        .prompt = result->tokens,
+        .prompt_tokens = (int32_t)result->token_count,
+        .max_output = (int32_t)request->output.n,
+        .min_output = (int32_t)request->output.min,
+        .exact = request->output.exact,
+        .end = {s->end[0], s->end[1]},
+        .sampling = {.seed = sampling->seed,
+                     .temperature = sampling->present ? sampling->temperature : 0,
+                     .top_k = (int32_t)sampling->top_k,
+                     .top_p = sampling->present ? sampling->top_p : 1}};
+    int code = as_scheduler_add(s->scheduler, &schedule, &refused);
+    if (code == 0)
+        return 0;
+    if (code == AS_ERR_MEMORY)
+        return as_fail(s->error, code, "%s", refused.message);
+    return fail_request(s, result->id, AS_REPORT_OUTCOME_REJECTED, refused.message);
+}
+
+static int take_one(struct session *s, const struct as_stage_result *result)
+{
+    struct as_row_request *row = &s->entry[result->id].row;
+    row->preprocess_start = result->start_ns;
+    row->preprocess_end = result->end_ns;
+    row->queued = as_clock_ns();
+    row->prompt_tokens = (uint32_t)result->token_count;
+    if (result->status != 0)
+        return fail_request(s, result->id, AS_REPORT_OUTCOME_REJECTED,
+                            as_stage_result_error(result));
+    if (result->token_count == 0)
+        return fail_request(s, result->id, AS_REPORT_OUTCOME_REJECTED, "the prompt has no tokens");
+    return add_to_schedule(s, result);
+}
+
+/* Takes what the text stage has ready; waits for the first when there is nothing else to do. */
+static int take_results(struct session *s)
+{
+    bool idle = as_scheduler_waiting(s->scheduler) + as_scheduler_running(s->scheduler) == 0;
+    uint64_t deadline = idle && as_stage_pending(s->stage) > 0 ? UINT64_MAX : 0;
+    struct as_stage_result *result;
+    int code = 0;
+    while (code == 0 && (result = as_stage_take(s->stage, deadline)) != NULL) {
+        code = take_one(s, result);
+        free(result);
+        deadline = 0;
+    }
+    return code;
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+static int record_step(struct session *s, const struct as_formed_step *formed,
+                       const struct as_step_result *result)
+{
+    struct as_kv_pool *pool = as_engine_pool(s->options->bench->engine);
+    struct as_row_step row;
+    as_row_unknown(AS_TABLE_STEPS, &row);
+    row.run = s->options->run;
+    row.step = s->step;
+    row.prefill_tokens = (uint32_t)formed->prefill_tokens;
+    row.decode_tokens = (uint32_t)formed->decode_tokens;
+    row.padded_tokens = 0;
+    row.sequences = (uint32_t)formed->batch.rows;
+    row.kv_blocks = (uint32_t)(as_kv_total_blocks(pool) - as_kv_free_blocks(pool));
+    row.queue_depth = (uint32_t)as_scheduler_waiting(s->scheduler);
+    row.start = result->start_ns;
+    row.end = result->end_ns;
+    row.metadata_build_ns = result->metadata.build_ns;
+    row.metadata_upload_ns = result->metadata.upload_ns;
+    row.metadata_wait_ns = result->metadata.wait_ns;
+    row.device_start = result->device_start_ns;
+    row.device_end = result->device_end_ns;
+    return as_spool_put(as_recorder_spool(s->options->recorder), AS_TABLE_STEPS, &row);
+}
+
+static int record_part(struct session *s, const struct as_step_part *part, int32_t token,
+                       const struct assay_top *top)
+{
+    static const uint8_t phases[] = {[AS_PHASE_PREFILL] = AS_REPORT_PHASE_PREFILL,
+                                     [AS_PHASE_PREFILL_END] = AS_REPORT_PHASE_PREFILL_END,
+                                     [AS_PHASE_DECODE] = AS_REPORT_PHASE_DECODE};
+    struct as_row_step_row row;
+    as_row_unknown(AS_TABLE_STEP_ROWS, &row);
+    row.run = s->options->run;
+    row.step = s->step;
+    row.request = part->request;
+    row.tokens = (uint32_t)part->tokens;
+    row.position = (uint32_t)part->position;
+    row.phase = phases[part->phase];
+    if (top != NULL) {
+        row.token = (uint32_t)token;
+        row.top1 = (uint32_t)top->id;
+        row.top1_logit = top->logit;
+        row.margin = top->margin;
+        row.projection = top->projection;
+    }
+    return as_spool_put(as_recorder_spool(s->options->recorder), AS_TABLE_STEP_ROWS, &row);
+}
+
+static void stamp(struct session *s, const struct as_step_part *part,
+                  const struct as_step_result *result)
+{
+    struct as_row_request *row = &s->entry[part->request].row;
+    if (row->first_scheduled == AS_UNKNOWN_U64)
+        row->first_scheduled = result->start_ns;
+    if (part->logit_row < 0)
+        return;
+    if (row->first_token == AS_UNKNOWN_U64) {
+        row->prefill_end = result->end_ns;
+        row->first_token = result->end_ns;
+    }
+    row->last_token = result->end_ns;
+    row->output_tokens++;
+}
+
+/* Ends the request of `part`, whose logits are not numbers. */
+static int fail_part(struct session *s, const struct as_step_part *part, int32_t nonfinite)
+{
+    char why[160];
+    snprintf(why, sizeof why,
+             "op linear (logits) gave %d non-finite values in step %u, at output token %llu",
+             (int)nonfinite, (unsigned)s->step, (unsigned long long)part->draw);
+    as_scheduler_drop(s->scheduler, part);
+    return fail_request(s, part->request, AS_REPORT_OUTCOME_FAILED, why);
+}
+
+static int apply_part(struct session *s, const struct as_step_part *part,
+                      const struct as_step_result *result)
+{
+    const struct assay_top *top = part->logit_row < 0 ? NULL : &result->top[part->logit_row];
+    if (top != NULL && top->nonfinite > 0)
+        return fail_part(s, part, top->nonfinite);
+    int32_t token = top == NULL ? -1 : top->id;
+    if (top != NULL && part->sampling != NULL) {
+        size_t vocab = s->options->bench->model->config.vocab;
+        token = as_sample(s->sampler, result->logits + (size_t)part->logit_row * vocab,
+                          part->sampling, part->draw);
+    }
+    int code = record_part(s, part, token, top);
+    if (code != 0)
+        return code;
+    stamp(s, part, result);
+    as_engine_counters_mutable(s->options->bench->engine)->rows_sampled += top != NULL;
+    switch (as_scheduler_apply(s->scheduler, part, token)) {
+    case AS_RUNNING:
+        return 0;
+    case AS_FINISH_END:
+        return end_request(s, part->request, AS_REPORT_OUTCOME_DONE, AS_REPORT_FINISH_STOP);
+    default:
+        return end_request(s, part->request, AS_REPORT_OUTCOME_DONE, AS_REPORT_FINISH_LENGTH);
+    }
+}
+
+static void count_preempted(struct session *s, int32_t preempted)
+{
+    const uint32_t *request = as_scheduler_preempted(s->scheduler);
+    for (int32_t i = 0; i < preempted; i++)
+        s->entry[request[i]].row.preemptions++;
+    as_engine_counters_mutable(s->options->bench->engine)->preemptions += (uint64_t)preempted;
+}
+
+static int run_step(struct session *s)
+{
+    struct as_engine *engine = s->options->bench->engine;
+    struct as_formed_step formed;
+    struct as_step_result result;
+    int32_t preempted;
+    int code = as_scheduler_form(s->scheduler, &formed, &preempted, s->error);
+    if (code != 0)
+        return code;
+    count_preempted(s, preempted);
+    if (formed.batch.rows == 0)
+        return 0;
+    if ((code = as_recorder_begin_step(s->options->recorder, s->step)) != 0 ||
+        (code = as_engine_submit(engine, &formed.batch, formed.keep_logits, s->error)) != 0 ||
+        (code = as_engine_collect(engine, &result, s->error)) != 0)
+        return code;
+    as_recorder_end_step(s->options->recorder);
+    struct as_counters *counters = as_engine_counters_mutable(engine);
+    counters->tokens_prefill += (uint64_t)formed.prefill_tokens;
+    counters->tokens_decode += (uint64_t)formed.decode_tokens;
+    code = record_step(s, &formed, &result);
+    for (int32_t i = 0; code == 0 && i < formed.batch.rows; i++)
+        code = apply_part(s, &formed.part[i], &result);
+    s->step++;
+    return code == 0 ? as_recorder_tables(s->options->recorder, engine, s->error) : code;
+}
+
+static void report_progress(struct session *s, bool now)
+{
+    uint64_t time = as_clock_ns();
+    if (s->options->progress == NULL || (!now && time - s->last_progress < PROGRESS_NS))
+        return;
+    s->last_progress = time;
+    s->options->progress(s->options->progress_context, s->ended, total(s));
+}
+
+static int run_all(struct session *s)
+{
+    s->summary->start_ns = as_clock_ns();
+    for (size_t i = 0; i < total(s); i++)
+        begin_entry(s, i, s->summary->start_ns);
+    report_progress(s, true);
+    int code = 0;
+    while (code == 0 && s->ended < total(s)) {
+        code = submit_arrivals(s);
+        if (code == 0)
+            code = take_results(s);
+        if (code == 0)
+            code = run_step(s);
+        report_progress(s, false);
+    }
+    s->summary->end_ns = as_clock_ns();
+    report_progress(s, true);
+    if (code != 0 && s->error->code == 0)
+        as_recorder_failed(s->options->recorder, s->error);
+    return code;
+}
+
+/* ---- set-up ------------------------------------------------------------------------------- */
+
+/* A prompt and two tokens of an unmeasured sequence: first touches of memory happen here. Its ids
+ * are 0, 1, 2, ..., which no text gives. */
+static int warm_up(struct session *s)
+{
+    struct as_bench *bench = s->options->bench;
+    struct as_kv_pool *pool = as_engine_pool(bench->engine);
+    int32_t prompt[16], count = bench->context < 18 ? 1 : 16;
+    count = count < bench->strategy.max_batch_tokens ? count : 1;
+    for (int32_t i = 0; i < 16; i++)
+        prompt[i] = i % (int32_t)bench->model->config.vocab;
+    struct as_batch_row row = {
+        .sequence = as_kv_open(pool), .tokens = prompt, .count = count, .wants_logits = true};
+    int code = 0;
+    for (int step = 0; code == 0 && step < 3; step++, row.count = 1) {
+        struct as_step_result result;
+        const struct as_batch batch = {.row = &row, .rows = 1};
+        if (!as_kv_reserve(pool, row.sequence, as_kv_length(pool, row.sequence) + row.count))
+            break;
+        if ((code = as_engine_submit(bench->engine, &batch, false, s->error)) == 0)
+            code = as_engine_collect(bench->engine, &result, s->error);
+    }
+    as_kv_close(pool, row.sequence);
+    return code;
+}
+
+static int open_session(struct session *s)
+{
+    const struct as_session_options *o = s->options;
+    const struct as_strategy *strategy = &o->bench->strategy;
+    bool async = strategy->preprocess == AS_PREPROCESS_ASYNC;
+    const struct as_stage_options stage = {
+        .tokenizer = o->tokenizer,
+        .chat = o->chat,
+        .threads = async ? (unsigned)strategy->preprocess_threads : 0,
+        .queue = (size_t)strategy->preprocess_queue,
+        .max_tokens = (size_t)o->bench->model->config.context};
+    const struct as_schedule_options schedule = {.max_batch_size = strategy->max_batch_size,
+                                                 .max_batch_tokens = strategy->max_batch_tokens,
+                                                 .chunk_tokens = strategy->chunk_tokens,
+                                                 .context = o->bench->context};
+    s->end[0] = o->bench->model->vocabulary.eos;
+    s->end[1] = o->bench->model->vocabulary.eot;
+    s->entry = as_calloc(s->error, total(s), sizeof s->entry[0], "requests");
+    if (s->entry == NULL)
+        return AS_ERR_MEMORY;
+    int code = as_scheduler_create(&schedule, as_engine_pool(o->bench->engine), &s->scheduler,
+                                   s->error);
+    if (code == 0)
+        code = as_sampler_create(o->bench->model->config.vocab, &s->sampler, s->error);
+    if (code == 0)
+        code = warm_up(s);
+    if (code == 0)
+        code = as_stage_create(&stage, &s->stage, s->error);
+    return code;
+}
+
+int as_session_run(const struct as_session_options *options, struct as_session_summary *summary,
+                   struct as_error *error)
+{
+    *summary = (struct as_session_summary){0};
+    struct session s = {.options = options, .summary = summary, .error = error};
+    int code = open_session(&s);
+    if (code == 0)
+        code = run_all(&s);
+    as_stage_free(s.stage);
+    as_scheduler_free(s.scheduler);
+    as_sampler_free(s.sampler);
+    free(s.entry);
+    free(s.candidates);
+    return code;
+}
+
+int32_t as_session_context(const struct as_workload *workload)
+{
+    /* A rendered message adds its role and markers, the template perhaps a system message. */
+    enum { TEMPLATE_TOKENS = 64, MESSAGE_TOKENS = 16 };
+    uint64_t most = 0;
+    for (size_t i = 0; i < workload->count; i++) {
+        const struct as_workload_request *request = &workload->requests[i];
+        uint64_t rows = request->length + (uint64_t)request->output.n + TEMPLATE_TOKENS;
+        if (request->form == AS_WORKLOAD_TEXT)
+            rows += strlen(request->text);
+        for (size_t m = 0; m < request->message_count; m++)
+            rows += strlen(request->messages[m].content) + MESSAGE_TOKENS;
+        most = rows > most ? rows : most;
+    }
+    return most > INT32_MAX ? INT32_MAX : (int32_t)most;
+}
