@@ -11,8 +11,10 @@
 
 #include "as_file.h"
 #include "as_text.h"
-#include "commands.h"
 #include "workload.h"
+
+/* The entry that main's table of commands names. */
+int as_command_workload(int argc, char **argv);
 
 enum { EXIT_YES = 0, EXIT_WRONG = 2 };
 
