@@ -4,16 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "as_text.h"
-
-struct innermost {
-    char text[256];
-};
+/* What HDF5 said first since it was last asked; closing what a failure left would overwrite its
+ * own stack. */
+static _Thread_local char first_words[256];
 
 /* HDF5 puts the system's words at the end of a long description; those are what a user needs. */
 static herr_t keep_innermost(unsigned n, const H5E_error2_t *entry, void *data)
 {
-    struct innermost *found = data;
+    (void)data;
     if (n != 0 || entry->desc == NULL)
         return 0;
     static const char mark[] = "error message = '";
@@ -21,32 +19,41 @@ static herr_t keep_innermost(unsigned n, const H5E_error2_t *entry, void *data)
     if (system != NULL) {
         system += sizeof mark - 1;
         const char *end = strchr(system, '\'');
-        snprintf(found->text, sizeof found->text, "%.*s",
+        snprintf(first_words, sizeof first_words, "%.*s",
                  (int)(end == NULL ? strlen(system) : (size_t)(end - system)), system);
     } else {
-        snprintf(found->text, sizeof found->text, "%s", entry->desc);
+        snprintf(first_words, sizeof first_words, "%s", entry->desc);
     }
+    return 0;
+}
+
+/* Called by HDF5 whenever a call of its interface fails, in place of its printing. */
+static herr_t remember(hid_t stack, void *data)
+{
+    (void)data;
+    if (first_words[0] == '\0')
+        H5Ewalk2(stack, H5E_WALK_UPWARD, keep_innermost, NULL);
     return 0;
 }
 
 int as_fail_hdf5(struct as_error *error, int code, const char *format, ...)
 {
-    struct innermost found = {""};
-    char message[768];
+    char message[768], words[sizeof first_words];
     va_list arguments;
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &found);
-    H5Eclear2(H5E_DEFAULT);
+    memcpy(words, first_words, sizeof words);
+    first_words[0] = '\0';
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    if (found.text[0] == '\0')
+    if (words[0] == '\0')
         return as_fail(error, code, "%s", message);
-    return as_fail(error, code, "%s: %s", message, found.text);
+    return as_fail(error, code, "%s: %s", message, words);
 }
 
-void as_hdf5_quiet(void)
+void as_hdf5_begin(void)
 {
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    H5Eset_auto2(H5E_DEFAULT, remember, NULL);
+    first_words[0] = '\0';
 }
 
 hid_t as_hdf5_field_type(uint8_t type)

@@ -10,13 +10,14 @@
 
 #define AS_CHUNK_ROWS 8192
 
-/* As as_fail(), with the innermost entry of HDF5's error stack appended ("..: No space left on
- * device" where the system refused). Clears the stack. */
+/* To be called where a chain of HDF5 calls begins: from here on its failures are remembered (not
+ * printed) in this thread, and what was remembered before is forgotten. */
+void as_hdf5_begin(void);
+
+/* As as_fail(), with the innermost words of HDF5's first failure since as_hdf5_begin() appended
+ * (": No space left on device" where the system refused). */
 int as_fail_hdf5(struct as_error *error, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-/* Turns off HDF5's printing of errors in this thread. */
-void as_hdf5_quiet(void);
 
 /* The type of a field in files and in memory (they are the same). Not to be closed. */
 hid_t as_hdf5_field_type(uint8_t type);

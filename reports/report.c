@@ -157,7 +157,7 @@ static int read_attributes(struct as_report *report, struct as_error *error)
             return as_fail(error, report->failure.code, "%s", report->failure.message);
         return damaged(report, error, "the list of root attributes");
     }
-    H5Eclear2(H5E_DEFAULT);
+    as_hdf5_begin();
     const char *schema = as_report_attribute(report, "schema");
     unsigned major;
     int used = 0;
@@ -409,7 +409,7 @@ static int open_all(struct as_report *report, const char *path, struct as_error 
 
 struct as_report *as_report_open(const char *path, struct as_error *error)
 {
-    as_hdf5_quiet();
+    as_hdf5_begin();
     struct as_report *report = as_calloc(error, 1, sizeof *report, "a report");
     if (report == NULL)
         return NULL;
@@ -434,7 +434,6 @@ void as_report_close(struct as_report *report)
     }
     if (report->file >= 0)
         H5Fclose(report->file);
-    H5Eclear2(H5E_DEFAULT);
     for (size_t i = 0; i < report->attribute_count; i++) {
         free(report->attributes[i].key);
         free(report->attributes[i].text);
@@ -479,6 +478,7 @@ int as_report_read_range(struct as_report *report, enum as_table id, uint64_t fi
         for (size_t i = 1; i < count; i++)
             memcpy((char *)rows + i * size, rows, size);
     }
+    as_hdf5_begin();
     hsize_t start = first, length = count;
     hid_t file_space = H5Dget_space(table->dataset);
     hid_t memory_space = H5Screate_simple(1, &length, NULL);

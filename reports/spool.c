@@ -49,6 +49,19 @@ static int reserve_file(struct as_spool *spool, uint64_t size)
                              "growing %s to %llu bytes (free some space, or record elsewhere)",
                              spool->path, (unsigned long long)size);
     }
+    /* Zeros written in large pieces make the page cache in large pieces; left to the puts, every
+     * page would cost a fault that the file system has to answer (eight times the time on ext4). */
+    static const uint8_t zeros[256 << 10];
+    for (uint64_t at = spool->file_size; at < size;) {
+        size_t length = size - at < sizeof zeros ? (size_t)(size - at) : sizeof zeros;
+        ssize_t wrote = pwrite(spool->fd, zeros, length, (off_t)at);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote <= 0)
+            return as_fail_errno(&spool->error, AS_ERR_IO, "filling %s up to %llu bytes",
+                                 spool->path, (unsigned long long)size);
+        at += (uint64_t)wrote;
+    }
     spool->file_size = size;
     return AS_OK;
 }
@@ -68,8 +81,7 @@ static int move_window(struct as_spool *spool, size_t bytes)
         return as_fail_errno(&spool->error, AS_ERR_IO, "mapping %zu bytes of %s", size,
                              spool->path);
 #ifdef MADV_POPULATE_WRITE
-    /* Faults taken here, together, are cheaper than one by one in the puts; an older kernel
-     * refuses and they are taken there. */
+    /* The remaining faults are cheaper together; an older kernel refuses, and the puts take them. */
     (void)madvise(window, size, MADV_POPULATE_WRITE);
 #endif
     if (spool->window != NULL)

@@ -19,6 +19,9 @@
 
 #define STRING_CHUNK_BYTES ((size_t)1 << 20)
 
+/* Space kept in hand for what HDF5 writes of its own accord: headers, indexes, heaps. */
+#define SLACK ((uint64_t)1 << 20)
+
 struct table {
     hid_t dataset, type;
     uint8_t *buffer; /* of AS_CHUNK_ROWS rows, made with the first */
@@ -28,12 +31,37 @@ struct table {
 
 struct as_writer {
     hid_t file;
-    int held; /* the partial file, locked; -1 = it is not this writer's */
+    int held;          /* the partial file, locked; -1 = it is not this writer's */
+    uint64_t reserved; /* bytes of the file that the disk is known to have */
     char *path, *partial;
     struct table tables[AS_TABLE_COUNT];
     struct as_intern strings;
     uint32_t cut_strings;
 };
+
+/* Makes sure that `bytes` more can be written. HDF5 1.10 cannot close a file once a write of it
+ * failed (it crashes when the process ends), so no write of it may meet a full disk. */
+static int reserve(struct as_writer *writer, uint64_t bytes, struct as_error *error)
+{
+    hsize_t size = 0;
+    if (writer->file >= 0 && H5Fget_filesize(writer->file, &size) < 0)
+        return as_fail_hdf5(error, AS_ERR_IO, "writing the report %s", writer->partial);
+    uint64_t wanted = size + bytes + SLACK;
+    if (wanted <= writer->reserved)
+        return AS_OK;
+    int rc;
+    do {
+        rc = posix_fallocate(writer->held, (off_t)writer->reserved,
+                             (off_t)(wanted + SLACK - writer->reserved));
+    } while (rc == EINTR);
+    if (rc != 0) {
+        errno = rc;
+        return as_fail_errno(error, AS_ERR_IO, "growing the report %s beyond %llu bytes",
+                             writer->partial, (unsigned long long)size);
+    }
+    writer->reserved = wanted + SLACK;
+    return AS_OK;
+}
 
 static int write_text_attribute(hid_t object, const char *key, const char *value,
                                 struct as_error *error)
@@ -118,10 +146,14 @@ static hid_t create_dataset(hid_t file, const char *name, hid_t type, hsize_t ch
     hsize_t size = 0, limit = H5S_UNLIMITED;
     hid_t space = H5Screate_simple(1, &size, &limit);
     hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
     hid_t dataset = -1;
-    if (H5Pset_chunk(creation, 1, &chunk) >= 0 && H5Pset_shuffle(creation) >= 0 &&
-        H5Pset_deflate(creation, 1) >= 0 && H5Pset_fletcher32(creation) >= 0)
-        dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    /* Chunks come whole, and go to the disk when they come: space was reserved for them. */
+    if (H5Pset_chunk_cache(access, 0, 0, 1.0) >= 0 && H5Pset_chunk(creation, 1, &chunk) >= 0 &&
+        H5Pset_shuffle(creation) >= 0 && H5Pset_deflate(creation, 1) >= 0 &&
+        H5Pset_fletcher32(creation) >= 0)
+        dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, access);
+    H5Pclose(access);
     H5Pclose(creation);
     H5Sclose(space);
     return dataset;
@@ -169,6 +201,8 @@ static int begin(struct as_writer *writer, const char *path, struct as_error *er
         return AS_ERR_MEMORY;
     snprintf(writer->partial, size, "%s.partial", path);
     int rc = hold_partial(writer, error);
+    if (rc == AS_OK)
+        rc = reserve(writer, 0, error);
     if (rc != AS_OK)
         return rc;
     hid_t access = as_hdf5_create_access();
@@ -176,6 +210,8 @@ static int begin(struct as_writer *writer, const char *path, struct as_error *er
     H5Pclose(access);
     if (writer->file < 0)
         return as_fail_hdf5(error, AS_ERR_IO, "creating the report %s", writer->partial);
+    writer->reserved = 0; /* HDF5 emptied the file */
+    rc = reserve(writer, 0, error);
     for (int t = 0; rc == AS_OK && t < AS_TABLE_COUNT; t++)
         rc = create_table(writer, (enum as_table)t, error);
     return rc;
@@ -186,7 +222,7 @@ struct as_writer *as_writer_create(const char *path, struct as_error *error)
     struct sigaction action;
     if (sigaction(SIGXFSZ, NULL, &action) == 0 && action.sa_handler == SIG_DFL)
         signal(SIGXFSZ, SIG_IGN);
-    as_hdf5_quiet();
+    as_hdf5_begin();
     struct as_writer *writer = as_calloc(error, 1, sizeof *writer, "a report");
     if (writer == NULL)
         return NULL;
@@ -221,6 +257,9 @@ static int flush_table(struct as_writer *writer, enum as_table id, struct as_err
     struct table *table = &writer->tables[id];
     if (table->buffered == 0)
         return AS_OK;
+    int rc = reserve(writer, (uint64_t)AS_CHUNK_ROWS * as_tables[id].row_size, error);
+    if (rc != AS_OK)
+        return rc;
     if (append(table->dataset, table->type, table->written, table->buffered, table->buffer) < 0)
         return as_fail_hdf5(error, AS_ERR_IO, "writing %s of the report %s", as_tables[id].name,
                             writer->partial);
@@ -274,19 +313,24 @@ uint32_t as_writer_cut_strings(const struct as_writer *writer)
 int as_writer_attribute(struct as_writer *writer, const char *key, const char *value,
                         struct as_error *error)
 {
-    return write_text_attribute(writer->file, key, value, error);
+    int rc = reserve(writer, strlen(value), error);
+    return rc == AS_OK ? write_text_attribute(writer->file, key, value, error) : rc;
 }
 
 int as_writer_attribute_u64(struct as_writer *writer, const char *key, uint64_t value,
                             struct as_error *error)
 {
-    return write_number_attribute(writer->file, key, H5T_STD_U64LE, &value, error);
+    int rc = reserve(writer, 0, error);
+    return rc == AS_OK ? write_number_attribute(writer->file, key, H5T_STD_U64LE, &value, error)
+                       : rc;
 }
 
 int as_writer_attribute_f64(struct as_writer *writer, const char *key, double value,
                             struct as_error *error)
 {
-    return write_number_attribute(writer->file, key, H5T_IEEE_F64LE, &value, error);
+    int rc = reserve(writer, 0, error);
+    return rc == AS_OK ? write_number_attribute(writer->file, key, H5T_IEEE_F64LE, &value, error)
+                       : rc;
 }
 
 /* One fixed width, the longest string's, so that any reader of HDF5 sees plain text by id. */
@@ -307,23 +351,26 @@ static int write_strings(struct as_writer *writer, struct as_error *error)
     H5Tset_cset(type, H5T_CSET_UTF8);
     H5Tset_strpad(type, H5T_STR_NULLPAD);
     hid_t dataset = create_dataset(writer->file, "/strings", type, rows);
-    int rc = dataset < 0 ? -1 : 0;
-    for (size_t at = 0; rc == 0 && at < writer->strings.count; at += rows) {
+    int rc = dataset < 0
+                 ? as_fail_hdf5(error, AS_ERR_IO, "creating /strings in %s", writer->partial)
+                 : AS_OK;
+    for (size_t at = 0; rc == AS_OK && at < writer->strings.count; at += rows) {
         size_t count = writer->strings.count - at < rows ? writer->strings.count - at : rows;
         memset(buffer, 0, rows * width);
         for (size_t i = 0; i < count; i++) {
             const struct as_interned *entry = &writer->strings.entries[at + i];
             memcpy(buffer + i * width, entry->text, entry->size);
         }
-        rc = append(dataset, type, at, count, buffer) < 0 ? -1 : 0;
+        rc = reserve(writer, rows * width, error);
+        if (rc == AS_OK && append(dataset, type, at, count, buffer) < 0)
+            rc = as_fail_hdf5(error, AS_ERR_IO, "writing /strings of the report %s",
+                              writer->partial);
     }
-    if (rc != 0)
-        rc = as_fail_hdf5(error, AS_ERR_IO, "writing /strings of the report %s", writer->partial);
-    if (rc == 0)
+    if (rc == AS_OK)
         rc = write_text_attribute(dataset, "description",
                                   "Texts; fields that name a string hold a row number of this one",
                                   error);
-    if (rc == 0)
+    if (rc == AS_OK)
         rc = write_text_attribute(dataset, "units", "none", error);
     H5Dclose(dataset);
     H5Tclose(type);
@@ -368,7 +415,9 @@ static int complete(struct as_writer *writer, struct as_error *error)
     if (rc == AS_OK)
         rc = as_writer_attribute_u64(writer, "complete", 1, error);
     close_tables(writer);
-    if (rc == AS_OK && H5Fflush(writer->file, H5F_SCOPE_GLOBAL) < 0)
+    hsize_t size = 0;
+    if (rc == AS_OK &&
+        (H5Fflush(writer->file, H5F_SCOPE_GLOBAL) < 0 || H5Fget_filesize(writer->file, &size) < 0))
         rc = as_fail_hdf5(error, AS_ERR_IO, "writing the report %s", writer->partial);
     if (rc != AS_OK)
         return rc;
@@ -376,6 +425,8 @@ static int complete(struct as_writer *writer, struct as_error *error)
     writer->file = -1;
     if (H5Fclose(file) < 0)
         return as_fail_hdf5(error, AS_ERR_IO, "writing the report %s", writer->partial);
+    if (ftruncate(writer->held, (off_t)size) != 0)
+        return as_fail_errno(error, AS_ERR_IO, "cutting %s to its size", writer->partial);
     rc = sync_path(writer->partial, O_RDWR, error);
     if (rc == AS_OK && rename(writer->partial, writer->path) != 0)
         rc = as_fail_errno(error, AS_ERR_IO, "renaming %s to %s", writer->partial, writer->path);
@@ -409,7 +460,6 @@ void as_writer_abandon(struct as_writer *writer)
         unlink(writer->partial);
         close(writer->held);
     }
-    H5Eclear2(H5E_DEFAULT);
     for (int t = 0; t < AS_TABLE_COUNT; t++)
         free(writer->tables[t].buffer);
     as_intern_free(&writer->strings);

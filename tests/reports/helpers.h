@@ -57,12 +57,12 @@ static UNUSED void drop_scratch(void)
     remove_tree(scratch);
 }
 
-/* "<scratch>/<name>" in one of a few buffers that are used in turn. */
+/* "<scratch>/<name>" in one of 64 buffers that are used in turn. */
 static UNUSED const char *in_scratch(const char *name)
 {
-    static char paths[8][512];
+    static char paths[64][512];
     static int next;
-    char *path = paths[next++ % 8];
+    char *path = paths[next++ % 64];
     snprintf(path, 512, "%s/%s", scratch, name);
     return path;
 }
