@@ -564,6 +564,7 @@ int as_merge_parent(struct as_merge *merge, const char *path, bool *found, struc
     struct child child = {.merge = merge, .run = AS_UNKNOWN_U32};
     int rc = access(path, F_OK) == 0 ? add_source(&child, path, false, error) : AS_OK;
     *found = child.source_count > 0;
+    as_timeline_start(&merge->timeline, AS_UNKNOWN_U64);
     if (rc == AS_OK)
         rc = read_sources(&child, false, error);
     if (rc == AS_OK)

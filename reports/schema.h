@@ -95,6 +95,8 @@ struct as_row_request {
     uint32_t prompt_tokens, cached_tokens, output_tokens;
     uint32_t exact_tokens; /* output length demanded exactly; unknown = not demanded */
     uint32_t preemptions;
+    uint8_t outcome;    /* enum as_report_outcome */
+    uint8_t finish;     /* enum as_report_finish */
     uint64_t scheduled; /* when the workload wanted it sent */
     uint64_t sent;      /* when it was: handed to the text stage or written to the socket */
     uint64_t preprocess_start, preprocess_end;
@@ -104,8 +106,6 @@ struct as_row_request {
     uint64_t first_token, last_token; /* handed out */
     uint64_t done;                    /* everything released */
     uint64_t requeue_ns;              /* waited again after preemptions, summed */
-    uint8_t outcome;                  /* enum as_report_outcome */
-    uint8_t finish;                   /* enum as_report_finish */
 };
 
 struct as_row_step {
