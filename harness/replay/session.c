@@ -436,6 +436,7 @@ static int open_session(struct session *s)
                                    s->error);
     if (code == 0)
         code = as_sampler_create(o->bench->model->config.vocab, &s->sampler, s->error);
+    s->summary->first_step_ns = as_clock_ns();
     if (code == 0)
         code = warm_up(s);
     if (code == 0)

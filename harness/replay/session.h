@@ -27,6 +27,7 @@ struct as_session_options {
 };
 
 struct as_session_summary {
+    uint64_t first_step_ns; /* start of the first step, which is of the warm-up */
     uint64_t start_ns, end_ns;
     size_t done, failed;
     char first_failure[512]; /* of a request that failed: id and reason */

@@ -224,7 +224,7 @@ int as_strategy_parse(struct as_strategy *strategy, const char *origin, const ch
 static int load_shipped(struct as_strategy *strategy, const char *name, const char *const *set,
                         size_t sets, struct as_error *error)
 {
-    const char *names[64];
+    const char *names[64] = {0};
     size_t count = 0;
     for (size_t i = 0; i < as_shipped_strategy_count && count < 64; i++) {
         const struct as_shipped_strategy *shipped = &as_shipped_strategies[i];

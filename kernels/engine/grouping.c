@@ -126,7 +126,7 @@ static bool inputs_fit(struct match *match, int32_t pattern_index, const struct 
 
 static bool match_from(struct match *match, int32_t pattern_index)
 {
-    if (pattern_index == match->cover->nodes) {
+    if (pattern_index >= match->cover->nodes || pattern_index >= ASSAY_MAX_COVER) {
         char why[128];
         return as_cover_legal(match->program, match->cover, match->node, why, sizeof why);
     }

@@ -43,16 +43,30 @@ int32_t as_cpu_count(void)
     return count < 1 ? 1 : count > 256 ? 256 : count;
 }
 
+/* Zeroed, aligned to 64 bytes. calloc hands large blocks out untouched, so a cache sized for the
+ * worst case costs memory only where rows are written; its own pointer lies in front. */
 static void *cpu_alloc(struct assay_device *device, size_t bytes, struct as_error *error)
 {
     (void)device;
-    return as_calloc_aligned(error, bytes, 1, "device memory");
+    enum { ROOM = 64 + sizeof(void *) };
+    char *base = bytes > SIZE_MAX - ROOM ? NULL : calloc(1, bytes + ROOM);
+    if (base == NULL) {
+        as_fail_memory(error, bytes, "device memory");
+        return NULL;
+    }
+    uintptr_t aligned = as_align_up((uintptr_t)base + sizeof(void *), 64);
+    memcpy((char *)aligned - sizeof(void *), &base, sizeof base);
+    return (void *)aligned;
 }
 
 static void cpu_free(struct assay_device *device, void *memory)
 {
     (void)device;
-    free(memory);
+    if (memory == NULL)
+        return;
+    void *base;
+    memcpy(&base, (char *)memory - sizeof(void *), sizeof base);
+    free(base);
 }
 
 static int cpu_copy(struct assay_device *device, void *to, const void *from, size_t bytes,

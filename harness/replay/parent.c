@@ -1,0 +1,293 @@
+#define _GNU_SOURCE
+#include "replay/parent.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "as_clock.h"
+#include "as_file.h"
+#include "as_memory.h"
+#include "merge.h"
+#include "probe/ceilings.h"
+#include "probe/provenance.h"
+#include "replay/bench.h"
+#include "replay/precheck.h"
+#include "replay/session.h"
+#include "replay/spawn.h"
+#include "spool.h"
+
+static volatile bool interrupted;
+
+void as_parent_interrupt(void)
+{
+    interrupted = true;
+}
+
+struct parent {
+    const struct as_run_options *options;
+    struct as_run_summary *summary;
+    struct as_spool *spool;
+    char program[PATH_MAX]; /* this very binary */
+    char what[160];         /* being done, for progress */
+    uint32_t next_run;
+    struct as_error *error;
+};
+
+static void say(struct parent *parent, size_t done, size_t total)
+{
+    if (parent->options->progress != NULL)
+        parent->options->progress(parent->options->progress_context, parent->what, done, total);
+}
+
+static void child_progress(void *context, size_t done, size_t total)
+{
+    say(context, done, total);
+}
+
+/* ---- before the first child --------------------------------------------------------------- */
+
+/* The work folder lies beside the report, so that both meet the same disk. One left behind by an
+ * interrupted run is never touched: it may still be recovered. */
+static int make_work_folder(struct parent *parent)
+{
+    const char *output = parent->options->output;
+    char *work = parent->summary->work;
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        if (attempt == 0)
+            snprintf(work, sizeof parent->summary->work, "%s.work", output);
+        else
+            snprintf(work, sizeof parent->summary->work, "%s.%d.work", output, attempt);
+        if (mkdir(work, 0755) == 0)
+            return 0;
+        if (errno != EEXIST)
+            break;
+    }
+    as_fail_errno(parent->error, AS_ERR_IO,
+                  "cannot create the work folder %s beside the report; choose another place with "
+                  "-o",
+                  work);
+    work[0] = '\0';
+    return AS_ERR_IO;
+}
+
+static int check_workload(struct parent *parent)
+{
+    const struct as_run_options *o = parent->options;
+    struct as_workload *workload;
+    int code = as_workload_read(&workload, o->workload, parent->error);
+    if (code != 0)
+        return code;
+    if (workload->count == 0)
+        code = as_fail(parent->error, AS_ERR_DATA, "%s holds no requests: nothing to run",
+                       o->workload);
+    if (code == 0 && o->limit > 0)
+        code = as_workload_limit(workload, o->limit, parent->error);
+    if (code == 0) {
+        as_spool_attribute(parent->spool, "workload", o->workload);
+        as_spool_attribute(parent->spool, "workload_digest", workload->digest_hex);
+        as_spool_attribute_u64(parent->spool, "workload_requests", workload->count);
+    }
+    int32_t context = as_session_context(workload);
+    as_workload_free(workload);
+    for (size_t i = 0; code == 0 && i < o->strategies; i++) {
+        snprintf(parent->what, sizeof parent->what, "checking the kernels of %s", o->strategy[i]);
+        say(parent, 0, 0);
+        const struct as_bench_options options = {.model = o->model,
+                                                 .strategy = o->strategy[i],
+                                                 .set = o->set,
+                                                 .sets = o->sets,
+                                                 .context = context,
+                                                 .plans_only = true};
+        code = as_precheck(&options, parent->spool, i == 0, parent->error);
+    }
+    return code;
+}
+
+static int prepare(struct parent *parent)
+{
+    ssize_t length =
+        readlink("/proc/self/exe", parent->program, sizeof parent->program - 1);
+    if (length < 0)
+        return as_fail_errno(parent->error, AS_ERR_IO, "cannot find this program's own file");
+    parent->program[length] = '\0';
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/%s", parent->summary->work, AS_SPOOL_PARENT);
+    parent->spool = as_spool_create(path, 0, parent->error);
+    if (parent->spool == NULL)
+        return parent->error->code;
+    as_provenance_write(parent->spool, parent->options->command_line);
+    int code = check_workload(parent);
+    if (code != 0)
+        return code;
+    snprintf(parent->what, sizeof parent->what, "measuring the machine's ceilings");
+    say(parent, 0, 0);
+    return as_ceilings_write(parent->spool, parent->error);
+}
+
+/* ---- children ----------------------------------------------------------------------------- */
+
+static void put_end(struct parent *parent, const struct as_job *job,
+                    const struct as_child_end *end, const struct as_done *done)
+{
+    struct as_row_run row;
+    char reason[1200] = "";
+    as_row_unknown(AS_TABLE_RUNS, &row);
+    row.run = job->run;
+    row.order = job->order;
+    row.repetition = job->repetition;
+    row.pass = job->pass == AS_PASS_TRACED ? AS_REPORT_PASS_TRACED : AS_REPORT_PASS_TIMING;
+    row.strategy = as_spool_string(parent->spool, job->strategy);
+    row.exit = end->exit < 0 ? AS_UNKNOWN_U32 : (uint32_t)end->exit;
+    row.signal = (uint32_t)end->signal;
+    row.valid = end->exit == 0;
+    if (end->signal != 0)
+        snprintf(reason, sizeof reason, "the child was killed by signal %d (%s)", end->signal,
+                 strsignal(end->signal));
+    else if (end->exit != 0)
+        snprintf(reason, sizeof reason, "%s",
+                 done->message[0] != '\0' ? done->message : "the child failed without a word");
+    if (reason[0] != '\0')
+        row.invalid_reason = as_spool_string(parent->spool, reason);
+    as_spool_put(parent->spool, AS_TABLE_RUNS, &row);
+    if (row.valid)
+        return;
+    parent->summary->invalid++;
+    if (parent->summary->first_failure[0] == '\0')
+        snprintf(parent->summary->first_failure, sizeof parent->summary->first_failure,
+                 "%.120s: %.800s", job->strategy, reason);
+}
+
+static int run_child(struct parent *parent, size_t strategy, enum as_pass pass, uint32_t repetition)
+{
+    const struct as_run_options *o = parent->options;
+    struct as_job job = {.run = parent->next_run,
+                         .repetition = repetition,
+                         .order = parent->next_run,
+                         .pass = pass,
+                         .limit = o->limit,
+                         .model = o->model,
+                         .workload = o->workload,
+                         .strategy = o->strategy[strategy],
+                         .chat_template = o->chat_template,
+                         .mode = o->mode,
+                         .sets = (uint32_t)o->sets};
+    for (size_t i = 0; i < o->sets; i++)
+        job.set[i] = o->set[i];
+    parent->next_run++;
+    char folder[PATH_MAX];
+    int code = as_spool_child_folder(folder, sizeof folder, parent->summary->work, job.run,
+                                     parent->error);
+    if (code == 0)
+        code = as_make_folders(folder, parent->error);
+    if (code == 0)
+        code = as_job_write(&job, folder, parent->error);
+    if (code != 0)
+        return code;
+    snprintf(parent->what, sizeof parent->what, "%.100s, %s %u of %u", o->strategy[strategy],
+             pass == AS_PASS_TRACED ? "traced" : "timing", repetition + 1,
+             pass == AS_PASS_TRACED ? o->traced : o->repeat);
+    struct as_child_end end;
+    struct as_done done = {0};
+    code = as_spawn_child(parent->program, folder, child_progress, parent, &interrupted, &end,
+                          parent->error);
+    if (code != 0)
+        return code;
+    as_done_read(&done, folder, NULL);
+    if (repetition == 0 && done.strategy != NULL) {
+        char key[128];
+        snprintf(key, sizeof key, "strategy %.100s", o->strategy[strategy]);
+        as_spool_attribute(parent->spool, key, done.strategy);
+    }
+    put_end(parent, &job, &end, &done);
+    free(done.strategy);
+    parent->summary->runs++;
+    if (interrupted)
+        return as_fail(parent->error, AS_ERR_IO,
+                       "interrupted; `assay recover %s` makes a report of what was recorded",
+                       parent->summary->work);
+    return 0;
+}
+
+/* Forward, reversed, forward, ...: a machine that drifts favours nobody. Traced passes come last,
+ * so that what they disturb disturbs no timing pass. */
+static int run_children(struct parent *parent)
+{
+    const struct as_run_options *o = parent->options;
+    int code = 0;
+    for (uint32_t r = 0; code == 0 && r < o->repeat; r++)
+        for (size_t i = 0; code == 0 && i < o->strategies; i++)
+            code = run_child(parent, r % 2 == 0 ? i : o->strategies - 1 - i, AS_PASS_TIMING, r);
+    for (uint32_t r = 0; code == 0 && r < o->traced; r++)
+        for (size_t i = 0; code == 0 && i < o->strategies; i++)
+            code = run_child(parent, i, AS_PASS_TRACED, r);
+    return code;
+}
+
+/* ---- the end ------------------------------------------------------------------------------ */
+
+/* Removes a work folder: its files, its children's folders and their files. */
+static void remove_folder(const char *folder, int depth)
+{
+    DIR *stream = opendir(folder);
+    if (stream == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        char path[PATH_MAX];
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (length < 0 || (size_t)length >= sizeof path)
+            continue;
+        if (unlink(path) != 0 && depth > 0)
+            remove_folder(path, depth - 1);
+    }
+    closedir(stream);
+    rmdir(folder);
+}
+
+static int write_report(struct parent *parent)
+{
+    int code = as_spool_close(parent->spool, parent->error);
+    parent->spool = NULL;
+    snprintf(parent->what, sizeof parent->what, "writing %.100s", parent->options->output);
+    say(parent, 0, 0);
+    if (code == 0)
+        code = as_merge(parent->summary->work, parent->options->output, NULL, parent->error);
+    if (code == 0) {
+        remove_folder(parent->summary->work, 1);
+        parent->summary->work[0] = '\0';
+    }
+    return code;
+}
+
+int as_parent_run(const struct as_run_options *options, struct as_run_summary *summary,
+                  struct as_error *error)
+{
+    *summary = (struct as_run_summary){0};
+    struct parent parent = {.options = options, .summary = summary, .error = error};
+    interrupted = false;
+    signal(SIGXFSZ, SIG_IGN);
+    int code = make_work_folder(&parent);
+    if (code != 0)
+        return code;
+    code = prepare(&parent);
+    bool started = code == 0;
+    if (code == 0)
+        code = run_children(&parent);
+    if (code == 0)
+        code = write_report(&parent);
+    as_spool_close(parent.spool, NULL);
+    /* Before the first child there is nothing worth keeping. */
+    if (code != 0 && !started) {
+        remove_folder(summary->work, 1);
+        summary->work[0] = '\0';
+    }
+    return code;
+}
