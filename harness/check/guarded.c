@@ -1,0 +1,195 @@
+#include "check/guarded.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "as_memory.h"
+#include "as_random.h"
+
+/* The pattern repeats after so many bytes; a guard is at least as long. */
+#define PERIOD 4096
+
+/* No guard needs to be longer. */
+#define LONGEST_GUARD 65536
+
+/* 0x7ff1 .. 0x7fff in every half-word, chosen by place, so that poison copied to another place
+ * is seen as a write. */
+static uint8_t half_byte(size_t position)
+{
+    if (position % 2 == 1)
+        return 0x7f;
+    return (uint8_t)(0xf1 + as_mix64(position % PERIOD / 2) % 15);
+}
+
+static uint8_t page[PERIOD];
+
+static void fill_page(void)
+{
+    for (size_t i = 0; i < PERIOD; i++)
+        page[i] = half_byte(i);
+}
+
+static const uint8_t *pattern(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_page);
+    return page;
+}
+
+void as_poison(void *to, size_t bytes, size_t position)
+{
+    const uint8_t *from_page = pattern();
+    for (size_t done = 0; done < bytes;) {
+        size_t from = (position + done) % PERIOD;
+        size_t part = PERIOD - from < bytes - done ? PERIOD - from : bytes - done;
+        memcpy((uint8_t *)to + done, from_page + from, part);
+        done += part;
+    }
+}
+
+int as_guarded_open(struct as_guarded *guarded, const char *name, struct assay_device *device,
+                    const struct as_guarded_shape *shape, const void *stored,
+                    struct as_error *error)
+{
+    /* A write of one row too many must still land in the guard. */
+    size_t guard = as_align_up(shape->pitch + 64 > PERIOD ? shape->pitch + 64 : PERIOD, 64);
+    guard = guard > LONGEST_GUARD ? LONGEST_GUARD : guard;
+    size_t body = shape->rows * shape->pitch;
+    *guarded = (struct as_guarded){.name = name,
+                                   .start = guard + shape->shift,
+                                   .rows = shape->rows,
+                                   .row_bytes = shape->row_bytes,
+                                   .pitch = shape->pitch,
+                                   .stored = stored,
+                                   .device = device};
+    guarded->block_bytes = as_align_up(guarded->start + body + guard, 64);
+    guarded->block = as_calloc_aligned(error, guarded->block_bytes, 1, "a checked operand");
+    if (guarded->block == NULL)
+        return AS_ERR_MEMORY;
+    guarded->remote = guarded->block;
+    if (device->backend != ASSAY_CPU &&
+        (guarded->remote = device->alloc(device, guarded->block_bytes, error)) == NULL) {
+        as_guarded_close(guarded);
+        return AS_ERR_MEMORY;
+    }
+    int code = as_guarded_fill(guarded, error);
+    if (code != 0)
+        as_guarded_close(guarded);
+    return code;
+}
+
+void as_guarded_close(struct as_guarded *guarded)
+{
+    if (guarded == NULL)
+        return;
+    if (guarded->remote != NULL && guarded->remote != guarded->block)
+        guarded->device->free(guarded->device, guarded->remote);
+    free(guarded->block);
+    *guarded = (struct as_guarded){0};
+}
+
+int as_guarded_fill(struct as_guarded *guarded, struct as_error *error)
+{
+    as_poison(guarded->block, guarded->block_bytes, 0);
+    for (size_t r = 0; guarded->stored != NULL && guarded->row_bytes > 0 && r < guarded->rows; r++)
+        memcpy(guarded->block + guarded->start + r * guarded->pitch,
+               (const uint8_t *)guarded->stored + r * guarded->row_bytes, guarded->row_bytes);
+    if (guarded->remote == guarded->block)
+        return 0;
+    return guarded->device->upload(guarded->device, guarded->remote, guarded->block,
+                                   guarded->block_bytes, error);
+}
+
+int as_guarded_fetch(struct as_guarded *guarded, struct as_error *error)
+{
+    if (guarded->remote == guarded->block)
+        return 0;
+    return guarded->device->download(guarded->device, guarded->block, guarded->remote,
+                                     guarded->block_bytes, error);
+}
+
+void *as_guarded_at(const struct as_guarded *guarded)
+{
+    return guarded->remote + guarded->start;
+}
+
+const uint8_t *as_guarded_row(const struct as_guarded *guarded, size_t row)
+{
+    return guarded->block + guarded->start + row * guarded->pitch;
+}
+
+/* Bytes [from, to) of the block that differ from poison: their count, the first one's place. */
+static size_t disturbed(const struct as_guarded *guarded, size_t from, size_t to, size_t *first)
+{
+    const uint8_t *kept = pattern();
+    size_t count = 0;
+    for (size_t at = from; at < to;) {
+        size_t in_page = at % PERIOD;
+        size_t part = PERIOD - in_page < to - at ? PERIOD - in_page : to - at;
+        if (memcmp(guarded->block + at, kept + in_page, part) != 0)
+            for (size_t i = 0; i < part; i++)
+                if (guarded->block[at + i] != kept[in_page + i] && count++ == 0)
+                    *first = at + i;
+        at += part;
+    }
+    return count;
+}
+
+static bool rows_intact(const struct as_guarded *guarded, char *words, size_t size)
+{
+    for (size_t r = 0; r < guarded->rows; r++) {
+        const uint8_t *row = as_guarded_row(guarded, r);
+        const uint8_t *kept = (const uint8_t *)guarded->stored + r * guarded->row_bytes;
+        if (guarded->row_bytes == 0 || memcmp(row, kept, guarded->row_bytes) == 0)
+            continue;
+        size_t i = 0;
+        while (row[i] == kept[i])
+            i++;
+        snprintf(words, size, "changed its input %s (row %zu, byte %zu)", guarded->name, r, i);
+        return false;
+    }
+    return true;
+}
+
+bool as_guarded_intact(const struct as_guarded *guarded, char *words, size_t size)
+{
+    size_t end = guarded->start + guarded->rows * guarded->pitch;
+    if (guarded->rows > 0)
+        end -= guarded->pitch - guarded->row_bytes;
+    size_t first = 0, count = disturbed(guarded, 0, guarded->start, &first);
+    if (count > 0) {
+        snprintf(words, size, "wrote %zu bytes before the start of %s (the first %zu bytes ahead)",
+                 count, guarded->name, guarded->start - first);
+        return false;
+    }
+    count = disturbed(guarded, end, guarded->block_bytes, &first);
+    if (count > 0) {
+        snprintf(words, size, "wrote %zu bytes past the end of %s (the first at +%zu bytes)", count,
+                 guarded->name, first - end);
+        return false;
+    }
+    for (size_t r = 0; guarded->pitch > guarded->row_bytes && r + 1 < guarded->rows; r++) {
+        size_t gap = guarded->start + r * guarded->pitch + guarded->row_bytes;
+        count = disturbed(guarded, gap, gap + guarded->pitch - guarded->row_bytes, &first);
+        if (count == 0)
+            continue;
+        snprintf(words, size, "wrote %zu bytes between rows %zu and %zu of %s", count, r, r + 1,
+                 guarded->name);
+        return false;
+    }
+    if (guarded->written || guarded->stored == NULL)
+        return true;
+    return rows_intact(guarded, words, size);
+}
+
+bool as_guarded_untouched(const struct as_guarded *guarded, size_t row, size_t offset, size_t bytes)
+{
+    const uint8_t *at = as_guarded_row(guarded, row) + offset;
+    size_t position = (size_t)(at - guarded->block);
+    const uint8_t *kept = pattern();
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != kept[(position + i) % PERIOD])
+            return false;
+    return true;
+}

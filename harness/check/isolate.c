@@ -1,0 +1,103 @@
+#define _GNU_SOURCE
+#include "check/isolate.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "as_memory.h"
+
+/* Where the result lies in the shared memory. */
+#define RESULT_AT as_align_up(sizeof(struct as_isolated), 64)
+
+void as_isolated_doing(struct as_isolated *isolated, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(isolated->doing, sizeof isolated->doing, format, arguments);
+    va_end(arguments);
+}
+
+void as_isolate_again(const struct as_isolated *isolated, unsigned seconds)
+{
+    if (isolated->forked)
+        alarm(seconds);
+}
+
+static void describe_death(int status, const struct as_isolated *isolated, unsigned seconds,
+                           char *how, size_t size)
+{
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        snprintf(how, size,
+                 "did not end within %u s (does every thread reach every barrier?) while %s",
+                 seconds, isolated->doing);
+    else if (WIFSIGNALED(status))
+        snprintf(how, size, "died of SIG%s (memory far outside its operands was touched?) while %s",
+                 sigabbrev_np(WTERMSIG(status)), isolated->doing);
+    else
+        snprintf(how, size, "ended the process with code %d while %s", WEXITSTATUS(status),
+                 isolated->doing);
+}
+
+/* In the child: a crash is the parent's to report, and nobody outlives the parent. */
+static void settle(unsigned seconds)
+{
+    static const int deadly[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
+                                 SIGABRT, SIGALRM, SIGINT, SIGTERM};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_DUMPABLE, 0);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (size_t i = 0; i < sizeof deadly / sizeof deadly[0]; i++)
+        signal(deadly[i], SIG_DFL);
+    alarm(seconds);
+}
+
+int as_isolate(int (*work)(void *context, struct as_isolated *isolated, void *result),
+               void *context, void *result, size_t result_size, unsigned seconds, bool inline_only,
+               bool *died, char *how, size_t how_size, struct as_error *error)
+{
+    *died = false;
+    size_t bytes = RESULT_AT + result_size;
+    void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t child = -1;
+    if (shared != MAP_FAILED && !inline_only) {
+        memcpy((char *)shared + RESULT_AT, result, result_size);
+        child = fork();
+    }
+    struct as_isolated *isolated = shared;
+    if (child == 0) {
+        settle(seconds);
+        isolated->forked = true;
+        isolated->code = work(context, isolated, (char *)shared + RESULT_AT);
+        isolated->finished = true;
+        _exit(0);
+    }
+    if (child < 0) {
+        struct as_isolated here = {0};
+        int code = work(context, &here, result);
+        if (shared != MAP_FAILED)
+            munmap(shared, bytes);
+        return code == 0 ? 0 : as_fail(error, code, "%s", here.error.message);
+    }
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    memcpy(result, (char *)shared + RESULT_AT, result_size);
+    int code = 0;
+    if (!isolated->finished) {
+        *died = true;
+        describe_death(status, isolated, seconds, how, how_size);
+    } else if (isolated->code != 0) {
+        code = as_fail(error, isolated->code, "%s", isolated->error.message);
+    }
+    munmap(shared, bytes);
+    return code;
+}

@@ -1,0 +1,36 @@
+/* Work done in a forked process, so that its crash or its endless loop is an answer. */
+#ifndef AS_ISOLATE_H
+#define AS_ISOLATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "as_error.h"
+
+/* Shared with the process that does the work. */
+struct as_isolated {
+    char doing[400]; /* what it is at, for the message if it dies */
+    int code;        /* what the work returned, and its message */
+    struct as_error error;
+    bool finished;
+    bool forked; /* work is done in a child */
+};
+
+/* Runs work(context, isolated, result) in a child with `seconds` of time, `result` (result_size
+ * bytes, copied in before and out after) shared. Returns what the work returned.
+ *
+ * Where the child dies, `*died` is true, `how` says of what ("died of SIGSEGV while ..."), the
+ * result is as far as it got, and 0 is returned. With `inline_only`, or where nothing can be
+ * forked, the work is done here. */
+int as_isolate(int (*work)(void *context, struct as_isolated *isolated, void *result),
+               void *context, void *result, size_t result_size, unsigned seconds, bool inline_only,
+               bool *died, char *how, size_t how_size, struct as_error *error);
+
+/* Gives the child `seconds` from now on. */
+void as_isolate_again(const struct as_isolated *isolated, unsigned seconds);
+
+/* Says what comes next. */
+void as_isolated_doing(struct as_isolated *isolated, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif
