@@ -8,11 +8,18 @@ Two tests, as llama-bench defines them:
 Every sample is a fresh process (load, warm-up, one measured pass), and the rounds go through all tests
 and thread counts in turn, so that a slow spell of a shared machine touches all of them. For a
 comparison with another engine, an outer script calls --once in turn with that engine's runs.
+
+With every sample comes "others", the processors that everything else kept busy meanwhile (the
+hypervisor's steal included): a sample is worth believing where it is near 0, above all with as many
+threads as there are processors. --wait-quiet waits for such a moment before each sample. Where there
+never is one, root can take the processors instead: chrt -f 10 ci/peers/llama_cpp.sh ... (then run the
+other engine the same way).
 """
 
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -88,6 +95,8 @@ def arguments():
                         help="samples of each test and thread count (default: %(default)s)")
     parser.add_argument("--once", action="store_true",
                         help="one sample of each, for scripts that interleave (same as --repeat 1)")
+    parser.add_argument("--wait-quiet", type=positive, default=0, metavar="SECONDS",
+                        help="before each sample wait, at most this long, for the other processes to rest")
     parser.add_argument("--timeout", type=positive, default=300, metavar="SECONDS",
                         help="limit of one sample (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one line of JSON instead of a table")
@@ -99,8 +108,30 @@ def arguments():
     return options
 
 
+def busy_seconds():
+    """Processor seconds that the whole machine has spent on anything but idling, steal included."""
+    with open("/proc/stat", encoding="ascii") as file:
+        user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def child_seconds():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def wait_quiet(seconds):
+    """Returns once other processes use less than a tenth of a processor, or the time is up."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        before, began = busy_seconds(), time.monotonic()
+        time.sleep(0.5)
+        if (busy_seconds() - before) / (time.monotonic() - began) < 0.1:
+            return
+
+
 def sample(options, test, thread_count):
-    """Runs one fresh process; returns (tokens per second, llama-bench's record)."""
+    """Runs one fresh process; returns (tokens per second, others' use, llama-bench's record)."""
     tokens = options.prompt_tokens if test == "prompt" else options.decode_tokens
     command = [
         str(options.bench), "-m", str(options.model), "-o", "json", "-r", "1",
@@ -116,6 +147,9 @@ def sample(options, test, thread_count):
     environment = dict(os.environ)
     for name in ("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"):
         environment.pop(name, None)
+    if options.wait_quiet:
+        wait_quiet(options.wait_quiet)
+    busy, own, began = busy_seconds(), child_seconds(), time.monotonic()
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
@@ -127,6 +161,8 @@ def sample(options, test, thread_count):
                       "raise --timeout or lower the token counts") from None
     except (OSError, subprocess.SubprocessError) as error:
         raise Failure(f"cannot run llama-bench: {error}") from None
+    spent = busy_seconds() - busy - (child_seconds() - own)
+    others = max(0.0, spent / (time.monotonic() - began))
     if done.returncode != 0:
         words = "\n".join("  " + line for line in done.stderr.strip().splitlines()[-10:])
         raise Failure(f"llama-bench ended with {done.returncode} on {options.model}:\n{words}")
@@ -137,7 +173,7 @@ def sample(options, test, thread_count):
         raise Failure(f"llama-bench printed something else than its JSON: {error}") from None
     if record["n_prompt"] + record["n_gen"] != tokens or record["n_threads"] != thread_count:
         raise Failure(f"llama-bench measured something else than was asked: {record}")
-    return tokens * 1e9 / nanoseconds, record
+    return tokens * 1e9 / nanoseconds, others, record
 
 
 def summary(values):
@@ -162,8 +198,8 @@ def measure(options):
     for round_number in range(options.repeat):
         # Forward, then backward: a drift of the machine's speed cancels to first order.
         for test, count in cells if round_number % 2 == 0 else reversed(cells):
-            rate, record = sample(options, test, count)
-            values[test, count].append(rate)
+            rate, others, record = sample(options, test, count)
+            values[test, count].append((rate, others))
     results = []
     for test, count in cells:
         row = {
@@ -173,8 +209,9 @@ def measure(options):
             "depth": options.depth,
             "unit": "tokens/s",
         }
-        row.update(summary(values[test, count]))
-        row["samples"] = values[test, count]
+        row.update(summary([rate for rate, _ in values[test, count]]))
+        row["samples"] = [rate for rate, _ in values[test, count]]
+        row["others"] = [round(others, 3) for _, others in values[test, count]]
         results.append(row)
     return {
         "peer": "llama.cpp",
@@ -198,11 +235,12 @@ def table(report):
     print(f"model: {report['model']}; KV cache: {report['settings'].get('type_k')}; "
           f"load average before: {report['load_before']:.2f}")
     print(f"{'test':<8} {'tokens':>6} {'depth':>6} {'threads':>7} {'n':>3} "
-          f"{'median tok/s':>13} {'min':>9} {'max':>9} {'q1':>9} {'q3':>9}")
+          f"{'median tok/s':>13} {'min':>9} {'max':>9} {'q1':>9} {'q3':>9} {'others':>7}")
     for row in report["results"]:
         quarters = [f"{row[name]:9.1f}" if name in row else f"{'-':>9}" for name in ("q1", "q3")]
         print(f"{row['test']:<8} {row['tokens']:>6} {row['depth']:>6} {row['threads']:>7} {row['n']:>3} "
-              f"{row['median']:13.1f} {row['min']:9.1f} {row['max']:9.1f} {' '.join(quarters)}")
+              f"{row['median']:13.1f} {row['min']:9.1f} {row['max']:9.1f} {' '.join(quarters)} "
+              f"{statistics.median(row['others']):7.2f}")
 
 
 def main():
