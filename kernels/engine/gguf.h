@@ -16,9 +16,9 @@
 
 /* Limits: generous against every known file, and tight enough that no header makes the reader use
  * 64 MB or a second. A header is all before the tensors' data. */
-#define AS_GGUF_HEADER_LIMIT ((size_t)32 << 20)
-#define AS_GGUF_ENTRY_LIMIT 65536u
-#define AS_GGUF_TENSOR_LIMIT 65536u
+#define AS_GGUF_HEADER_LIMIT ((size_t)24 << 20)
+#define AS_GGUF_ENTRY_LIMIT 16384u
+#define AS_GGUF_TENSOR_LIMIT 16384u
 #define AS_GGUF_KEY_LIMIT 65535u /* gguf.md: a key is at most 2^16 - 1 bytes */
 #define AS_GGUF_NAME_LIMIT 64u   /* gguf.md: a tensor's name is at most 64 bytes */
 #define AS_GGUF_DEPTH_LIMIT 4u   /* arrays of arrays */

@@ -59,9 +59,9 @@ static int refuse_name(const char *what, const char *name, const char *const *kn
     const char *nearest = as_nearest(name, known, count);
     for (size_t i = 0; i < count; i++)
         as_text_addf(&list, "%s%s", i > 0 ? ", " : "", known[i]);
-    int code = as_fail(error, AS_ERR_USAGE, "unknown %s '%.40s'%s%s%s; there are: %s", what, name,
-                       nearest != NULL ? ", did you mean '" : "", nearest != NULL ? nearest : "",
-                       nearest != NULL ? "'?" : "", list.failed ? "" : list.data);
+    int code = as_fail(error, AS_ERR_USAGE, "unknown %s '%.40s'; %s%s%sthere are %s", what, name,
+                       nearest != NULL ? "did you mean '" : "", nearest != NULL ? nearest : "",
+                       nearest != NULL ? "'? " : "", list.failed ? "" : list.data);
     as_text_free(&list);
     return code;
 }

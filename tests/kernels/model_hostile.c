@@ -5,10 +5,10 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../fixtures/fixtures.c"
-#include "as_clock.h"
 #include "as_random.h"
 
 /* A fixture's image and the size of its header. */
@@ -151,6 +151,20 @@ static void write_sparse(const char *path, const struct as_text *head, size_t si
     close(fd);
 }
 
+/* Processor time, so that a busy machine does not fail the test; builds for debugging get more. */
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)
+#define SECONDS 1.0
+#else
+#define SECONDS 10.0
+#endif
+
+static double processor_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 /* Opens the file, which must be refused within a second and 64 MB. */
 static void expect_cheap(struct as_text *head, size_t size, const char *text)
 {
@@ -160,16 +174,16 @@ static void expect_cheap(struct as_text *head, size_t size, const char *text)
     close(mkstemp(path));
     write_sparse(path, head, size);
     size_t before = peak_bytes();
-    uint64_t start = as_clock_ns();
+    double start = processor_seconds();
     int code = as_model_open(path, &model, &error);
-    uint64_t spent = as_clock_ns() - start;
+    double spent = processor_seconds() - start;
     size_t used = peak_bytes() - before;
     unlink(path);
     as_text_free(head);
     cr_assert_neq(code, 0);
     cr_assert_not_null(strstr(error.message, text), "%s", error.message);
     cr_assert_lt(used, (size_t)64 << 20, "%zu bytes for: %s", used, error.message);
-    cr_assert_lt(spent, (uint64_t)1000000000, "%llu ns", (unsigned long long)spent);
+    cr_assert_lt(spent, SECONDS, "%g s", spent);
 }
 
 #define FILE_SIZE ((size_t)1 << 33)
@@ -182,57 +196,61 @@ Test(model_hostile, arrays_of_empty_strings)
     put_key(&head, "tokenizer.ggml.tokens", AS_GGUF_ARRAY);
     put_u32(&head, AS_GGUF_STRING);
     put_u64(&head, (uint64_t)1 << 29);
-    expect_cheap(&head, FILE_SIZE, "limit of 33554432 bytes for a header");
+    expect_cheap(&head, FILE_SIZE, "limit of 25165824 bytes for a header");
 }
 
-Test(model_hostile, vocabulary_at_the_limits)
-{
-    struct as_text head = {0};
-    put_header(&head, 3, 0, 5);
-    put_key(&head, "general.architecture", AS_GGUF_STRING);
-    put_string(&head, "llama");
-    put_key(&head, "tokenizer.ggml.model", AS_GGUF_STRING);
-    put_string(&head, "gpt2");
-    put_key(&head, "tokenizer.ggml.tokens", AS_GGUF_ARRAY);
-    put_u32(&head, AS_GGUF_STRING);
-    put_u64(&head, AS_GGUF_ENTRY_LIMIT * 8);
-    put_zeros(&head, AS_GGUF_ENTRY_LIMIT * 8 * 8);
-    put_key(&head, "tokenizer.ggml.scores", AS_GGUF_ARRAY);
-    put_u32(&head, AS_GGUF_F32);
-    put_u64(&head, AS_GGUF_ENTRY_LIMIT * 8);
-    put_zeros(&head, AS_GGUF_ENTRY_LIMIT * 8 * 4);
-    put_key(&head, "tokenizer.ggml.merges", AS_GGUF_ARRAY);
-    put_u32(&head, AS_GGUF_STRING);
-    put_u64(&head, (uint64_t)1 << 20);
-    put_zeros(&head, (size_t)8 << 20);
-    expect_cheap(&head, FILE_SIZE, "llama.block_count is missing");
+enum { PIECES = 1 << 19, MERGES = 1 << 20 };
 
-    put_header(&head, 3, 0, 3);
-    put_key(&head, "general.architecture", AS_GGUF_STRING);
-    put_string(&head, "llama");
-    put_key(&head, "tokenizer.ggml.model", AS_GGUF_STRING);
-    put_string(&head, "gpt2");
-    put_key(&head, "tokenizer.ggml.tokens", AS_GGUF_ARRAY);
-    put_u32(&head, AS_GGUF_STRING);
-    put_u64(&head, (uint64_t)1 << 20);
-    expect_cheap(&head, FILE_SIZE, "1048576 elements, more than the limit of 524288");
+static void put_array(struct as_text *head, const char *key, uint32_t element, uint64_t count)
+{
+    put_key(head, key, AS_GGUF_ARRAY);
+    put_u32(head, element);
+    put_u64(head, count);
 }
 
-Test(model_hostile, most_entries_and_tensors)
+/* Everything that takes memory as large as it may be, in one header. */
+Test(model_hostile, all_at_the_limits)
 {
     struct as_text head = {0};
+    size_t entries = AS_GGUF_ENTRY_LIMIT - 6;
     put_header(&head, 3, AS_GGUF_TENSOR_LIMIT, AS_GGUF_ENTRY_LIMIT);
-    for (uint32_t i = 0; i < AS_GGUF_ENTRY_LIMIT; i++) {
-        char key[16];
-        snprintf(key, sizeof key, "key.%u", i);
-        put_key_u32(&head, key, i);
+    put_key(&head, "general.architecture", AS_GGUF_STRING);
+    put_string(&head, "llama");
+    put_key(&head, "tokenizer.ggml.model", AS_GGUF_STRING);
+    put_string(&head, "gpt2");
+    put_array(&head, "tokenizer.ggml.tokens", AS_GGUF_STRING, PIECES);
+    put_zeros(&head, PIECES * 8);
+    put_array(&head, "tokenizer.ggml.scores", AS_GGUF_F32, PIECES);
+    put_zeros(&head, PIECES * 4);
+    put_array(&head, "tokenizer.ggml.token_type", AS_GGUF_I32, PIECES);
+    for (uint32_t i = 0; i < PIECES; i++)
+        put_u32(&head, AS_PIECE_NORMAL);
+    put_array(&head, "tokenizer.ggml.merges", AS_GGUF_STRING, MERGES);
+    put_zeros(&head, MERGES * 8);
+    for (size_t i = 0; i < entries; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "key.%zu", i);
+        put_key_u32(&head, key, 0);
     }
     for (uint32_t i = 0; i < AS_GGUF_TENSOR_LIMIT; i++) {
         char name[64];
         snprintf(name, sizeof name, "tensor.with.a.name.as.long.as.it.may.be.............%u", i);
         put_tensor(&head, name, 0, 32 * (uint64_t)i, 1, (uint64_t)1);
     }
-    expect_cheap(&head, FILE_SIZE, "general.architecture is missing");
+    cr_assert_lt(head.length, AS_GGUF_HEADER_LIMIT);
+    expect_cheap(&head, FILE_SIZE, "llama.block_count is missing");
+}
+
+Test(model_hostile, vocabulary_beyond_the_limits)
+{
+    struct as_text head = {0};
+    put_header(&head, 3, 0, 3);
+    put_key(&head, "general.architecture", AS_GGUF_STRING);
+    put_string(&head, "llama");
+    put_key(&head, "tokenizer.ggml.model", AS_GGUF_STRING);
+    put_string(&head, "gpt2");
+    put_array(&head, "tokenizer.ggml.tokens", AS_GGUF_STRING, PIECES + 1);
+    expect_cheap(&head, FILE_SIZE, "524289 elements, more than the limit of 524288");
 }
 
 /* Keys that share long beginnings, so that sorting them compares much. */
@@ -242,8 +260,8 @@ Test(model_hostile, long_equal_keys)
     char *key = malloc(AS_GGUF_KEY_LIMIT + 1);
     memset(key, 'k', AS_GGUF_KEY_LIMIT);
     key[AS_GGUF_KEY_LIMIT] = '\0';
-    put_header(&head, 3, 0, 500);
-    for (uint32_t i = 0; i < 500; i++) {
+    put_header(&head, 3, 0, 380);
+    for (uint32_t i = 0; i < 380; i++) {
         snprintf(key + AS_GGUF_KEY_LIMIT - 4, 5, "%04u", i);
         put_key_u32(&head, key, i);
     }
@@ -258,5 +276,5 @@ Test(model_hostile, nested_arrays)
     put_key(&head, "k", AS_GGUF_ARRAY);
     put_u32(&head, AS_GGUF_ARRAY);
     put_u64(&head, UINT64_MAX);
-    expect_cheap(&head, FILE_SIZE, "limit of 33554432 bytes for a header");
+    expect_cheap(&head, FILE_SIZE, "limit of 25165824 bytes for a header");
 }
