@@ -7,9 +7,8 @@
 #include "check/checker.h"
 #include "check/suite.h"
 
-/* Far more than any check takes; a deadlock is what it ends. */
-#define PROBLEM_SECONDS 60
-#define SUITE_SECONDS 600
+/* Far more than any one case takes; a deadlock is what it ends. */
+#define CASE_SECONDS 60
 
 struct order {
     int (*check)(struct as_checker *, const struct assay_variant *, const struct assay_problem *,
@@ -32,16 +31,15 @@ static int work(void *context, struct as_isolated *isolated, void *result)
     return code;
 }
 
-static int carry_out(struct order *order, unsigned seconds, struct as_check_result *result,
-                     struct as_error *error)
+static int carry_out(struct order *order, struct as_check_result *result, struct as_error *error)
 {
-    bool stay = order->device->backend != ASSAY_CPU || getenv("ASSAY_CHECK_INLINE") != NULL;
+    bool stay = order->device->backend != ASSAY_CPU || as_isolated_inline();
     bool died;
     char how[600];
     uint64_t start = as_clock_ns();
     as_check_begin(result);
-    int code = as_isolate(work, order, result, sizeof *result, seconds, stay, &died, how,
-                          sizeof how, error);
+    int code = as_isolate(work, order, result, sizeof *result, as_isolated_seconds(CASE_SECONDS),
+                          stay, &died, how, sizeof how, error);
     if (died) {
         result->passed = false;
         snprintf(result->reason, sizeof result->reason, "%s %s", order->variant->name, how);
@@ -57,7 +55,7 @@ int as_check_variant(const struct assay_variant *variant, const struct assay_pro
 {
     struct order order = {
         .check = as_checker_problem, .variant = variant, .problem = problem, .device = device};
-    return carry_out(&order, PROBLEM_SECONDS, result, error);
+    return carry_out(&order, result, error);
 }
 
 int as_check_class(const struct assay_variant *variant, const struct assay_problem *problem,
@@ -66,7 +64,7 @@ int as_check_class(const struct assay_variant *variant, const struct assay_probl
 {
     struct order order = {
         .check = as_checker_class, .variant = variant, .problem = problem, .device = device};
-    return carry_out(&order, PROBLEM_SECONDS, result, error);
+    return carry_out(&order, result, error);
 }
 
 int as_check_suite(const struct as_registry *registry, const struct assay_variant *variant,
@@ -74,5 +72,5 @@ int as_check_suite(const struct as_registry *registry, const struct assay_varian
                    struct as_error *error)
 {
     struct order order = {.registry = registry, .variant = variant, .device = device};
-    return carry_out(&order, SUITE_SECONDS, result, error);
+    return carry_out(&order, result, error);
 }

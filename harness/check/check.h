@@ -12,8 +12,8 @@
  * one).
  *
  * On the CPU all of it runs in a forked process, so that a variant that crashes or never ends is
- * a failed check with a name and not the end of assay. ASSAY_CHECK_INLINE=1 in the environment
- * stays in the process, for debuggers.
+ * a failed check with a name and not the end of assay. In the environment ASSAY_CHECK_INLINE=1
+ * stays in the process, for debuggers; ASSAY_CHECK_SECONDS=n is how long one case may take (60).
  */
 #ifndef AS_CHECK_H
 #define AS_CHECK_H

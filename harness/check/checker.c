@@ -278,6 +278,7 @@ int as_checker_case(struct as_checker *checker, const struct assay_variant *vari
     struct trial trial = {
         .checker = checker, .variant = variant, .made = made, .depth = depth, .result = result};
     int code = 0;
+    as_isolate_again(checker->isolated);
     result->problems++;
     if (depth->dense)
         code = check_layout(&trial, &(struct as_layout){0});

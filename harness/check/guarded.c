@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "as_hash.h"
 #include "as_memory.h"
-#include "as_random.h"
 
 /* The pattern repeats after so many bytes; a guard is at least as long. */
 #define PERIOD 4096
@@ -13,13 +13,13 @@
 /* No guard needs to be longer. */
 #define LONGEST_GUARD 65536
 
-/* 0x7ff1 .. 0x7fff in every half-word, chosen by place, so that poison copied to another place
- * is seen as a write. */
+/* 0x7f81 .. 0x7fbf in every half-word, chosen by place, so that poison copied to another place is
+ * seen as a write. */
 static uint8_t half_byte(size_t position)
 {
     if (position % 2 == 1)
         return 0x7f;
-    return (uint8_t)(0xf1 + as_mix64(position % PERIOD / 2) % 15);
+    return (uint8_t)(0x81 + as_mix64(position % PERIOD / 2) % 63);
 }
 
 static uint8_t page[PERIOD];
@@ -63,6 +63,7 @@ int as_guarded_open(struct as_guarded *guarded, const char *name, struct assay_d
                                    .pitch = shape->pitch,
                                    .stored = stored,
                                    .device = device};
+    guarded->salt = as_hash64(name, strlen(name), 0) % (PERIOD / 2) * 2;
     guarded->block_bytes = as_align_up(guarded->start + body + guard, 64);
     guarded->block = as_calloc_aligned(error, guarded->block_bytes, 1, "a checked operand");
     if (guarded->block == NULL)
@@ -91,7 +92,7 @@ void as_guarded_close(struct as_guarded *guarded)
 
 int as_guarded_fill(struct as_guarded *guarded, struct as_error *error)
 {
-    as_poison(guarded->block, guarded->block_bytes, 0);
+    as_poison(guarded->block, guarded->block_bytes, guarded->salt);
     for (size_t r = 0; guarded->stored != NULL && guarded->row_bytes > 0 && r < guarded->rows; r++)
         memcpy(guarded->block + guarded->start + r * guarded->pitch,
                (const uint8_t *)guarded->stored + r * guarded->row_bytes, guarded->row_bytes);
@@ -125,7 +126,7 @@ static size_t disturbed(const struct as_guarded *guarded, size_t from, size_t to
     const uint8_t *kept = pattern();
     size_t count = 0;
     for (size_t at = from; at < to;) {
-        size_t in_page = at % PERIOD;
+        size_t in_page = (at + guarded->salt) % PERIOD;
         size_t part = PERIOD - in_page < to - at ? PERIOD - in_page : to - at;
         if (memcmp(guarded->block + at, kept + in_page, part) != 0)
             for (size_t i = 0; i < part; i++)
@@ -186,7 +187,7 @@ bool as_guarded_intact(const struct as_guarded *guarded, char *words, size_t siz
 bool as_guarded_untouched(const struct as_guarded *guarded, size_t row, size_t offset, size_t bytes)
 {
     const uint8_t *at = as_guarded_row(guarded, row) + offset;
-    size_t position = (size_t)(at - guarded->block);
+    size_t position = (size_t)(at - guarded->block) + guarded->salt;
     const uint8_t *kept = pattern();
     for (size_t i = 0; i < bytes; i++)
         if (at[i] != kept[(position + i) % PERIOD])

@@ -17,6 +17,7 @@ struct as_guarded {
     uint8_t *block;   /* host image of the whole block */
     size_t block_bytes;
     size_t start; /* of row 0 in the block */
+    size_t salt;  /* added to positions, so that blocks do not hold the same poison */
     size_t rows, row_bytes, pitch;
     const void *stored; /* dense rows that the block holds, or NULL while it holds poison */
     bool written;       /* a kernel may write the rows (never what lies around them) */
@@ -55,8 +56,10 @@ bool as_guarded_intact(const struct as_guarded *guarded, char *words, size_t siz
 bool as_guarded_untouched(const struct as_guarded *guarded, size_t row, size_t offset,
                           size_t bytes);
 
-/* `bytes` bytes of poison as it stands at position `position` of a block. Any aligned 2 or 4 of
- * them are a NaN in f16, bf16 and f32, and the d of a quantised block. */
+/* `bytes` bytes of poison as it stands at position `position` of a block; odd and even positions
+ * differ. Any aligned 2 or 4 of them are a NaN in f16, bf16 and f32, and so is the d of a quantised
+ * block; in bf16 and f32 a signalling one, which moves unchanged and which arithmetic changes: what
+ * was never written can be told from what was computed from it. As an int32 it is huge. */
 void as_poison(void *to, size_t bytes, size_t position);
 
 #endif

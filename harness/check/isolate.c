@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -24,10 +25,22 @@ void as_isolated_doing(struct as_isolated *isolated, const char *format, ...)
     va_end(arguments);
 }
 
-void as_isolate_again(const struct as_isolated *isolated, unsigned seconds)
+unsigned as_isolated_seconds(unsigned usual)
+{
+    const char *text = getenv("ASSAY_CHECK_SECONDS");
+    long seconds = text != NULL ? strtol(text, NULL, 10) : 0;
+    return seconds > 0 && seconds < 1000000 ? (unsigned)seconds : usual;
+}
+
+bool as_isolated_inline(void)
+{
+    return getenv("ASSAY_CHECK_INLINE") != NULL;
+}
+
+void as_isolate_again(const struct as_isolated *isolated)
 {
     if (isolated->forked)
-        alarm(seconds);
+        alarm(isolated->seconds);
 }
 
 static void describe_death(int status, const struct as_isolated *isolated, unsigned seconds,
@@ -76,6 +89,7 @@ int as_isolate(int (*work)(void *context, struct as_isolated *isolated, void *re
     if (child == 0) {
         settle(seconds);
         isolated->forked = true;
+        isolated->seconds = seconds;
         isolated->code = work(context, isolated, (char *)shared + RESULT_AT);
         isolated->finished = true;
         _exit(0);

@@ -13,7 +13,8 @@ struct as_isolated {
     int code;        /* what the work returned, and its message */
     struct as_error error;
     bool finished;
-    bool forked; /* work is done in a child */
+    bool forked;      /* work is done in a child */
+    unsigned seconds; /* that it may take for one thing */
 };
 
 /* Runs work(context, isolated, result) in a child with `seconds` of time, `result` (result_size
@@ -26,8 +27,14 @@ int as_isolate(int (*work)(void *context, struct as_isolated *isolated, void *re
                void *context, void *result, size_t result_size, unsigned seconds, bool inline_only,
                bool *died, char *how, size_t how_size, struct as_error *error);
 
-/* Gives the child `seconds` from now on. */
-void as_isolate_again(const struct as_isolated *isolated, unsigned seconds);
+/* ASSAY_CHECK_SECONDS of the environment where it is a positive number, else `usual`. */
+unsigned as_isolated_seconds(unsigned usual);
+
+/* Whether work must stay in the process: ASSAY_CHECK_INLINE is set. */
+bool as_isolated_inline(void);
+
+/* The child has come on: it gets as long again. */
+void as_isolate_again(const struct as_isolated *isolated);
 
 /* Says what comes next. */
 void as_isolated_doing(struct as_isolated *isolated, const char *format, ...)

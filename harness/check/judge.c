@@ -84,7 +84,7 @@ static void complain_number(const struct as_setup *setup, int32_t operand,
     const struct as_case_operand *from = &setup->made->operand[operand];
     char where[96];
     place(from, fault->row, fault->number, where, sizeof where);
-    if (isnan(fault->got) && unwritten(setup, operand, fault->row, fault->number))
+    if (unwritten(setup, operand, fault->row, fault->number))
         as_complain(complaint, "did not write %s (%.9g is right)", where, fault->expected);
     else if (fault->global)
         as_complain(
@@ -241,7 +241,7 @@ static void judge_cached(const struct as_setup *setup, const struct as_guarded *
     for (int32_t i = 0; i < cache->head_dim; i++) {
         if (got[i] == fresh[i] || (isnan(got[i]) && isnan(fresh[i])))
             continue;
-        if (as_guarded_untouched(memory, 0, at, bytes))
+        if (memcmp(row, before + at, bytes) == 0)
             as_complain(complaint, "did not write %s of token %lld, head %d", memory->name,
                         (long long)token, (int)head);
         else

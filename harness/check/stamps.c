@@ -17,7 +17,7 @@
 
 #define HEADER "assay check stamps 1\n"
 
-/* Time for one check, which takes milliseconds. */
+/* Time for one case, which takes milliseconds. */
 #define CHECK_SECONDS 60
 
 /* ---- classes ------------------------------------------------------------------------------ */
@@ -170,7 +170,6 @@ static int check_items(void *context, struct as_isolated *isolated, void *shared
         if (item->stamped)
             continue;
         report(job, progress->next);
-        as_isolate_again(isolated, CHECK_SECONDS);
         as_check_begin(result);
         code = as_checker_class(&checker, item->need->variant, &item->need->problem, result);
         as_check_end(result);
@@ -183,13 +182,13 @@ static int check_items(void *context, struct as_isolated *isolated, void *shared
 static int check_all(struct job *job, struct progress *progress, size_t bytes,
                      struct as_error *error)
 {
-    bool stay = job->device->backend != ASSAY_CPU || getenv("ASSAY_CHECK_INLINE") != NULL;
+    bool stay = job->device->backend != ASSAY_CPU || as_isolated_inline();
     int code = 0;
     while (code == 0 && progress->next < job->items) {
         bool died;
         char how[600];
-        code = as_isolate(check_items, job, progress, bytes, CHECK_SECONDS, stay, &died, how,
-                          sizeof how, error);
+        code = as_isolate(check_items, job, progress, bytes, as_isolated_seconds(CHECK_SECONDS),
+                          stay, &died, how, sizeof how, error);
         if (!died)
             continue;
         struct as_check_result *result = &progress->result[progress->next];
