@@ -200,7 +200,17 @@ elif ! clang-format --version | grep -q "version $style_version\."; then
     note skipped "style: clang-format is not version $style_version"
 else
     mapfile -t code_files < <(sources '*.c' '*.h')
-    if ! check "style: clang-format" clang-format --dry-run --Werror "${code_files[@]}"; then
+    style() {
+        local file bad=0
+        for file in "${code_files[@]}"; do
+            if ! clang-format --dry-run --Werror "$file" >/dev/null 2>&1; then
+                echo "style: $file is not formatted"
+                bad=1
+            fi
+        done
+        return "$bad"
+    }
+    if ! check "style: clang-format" style; then
         echo "style: to put it right: git ls-files '*.c' '*.h' | xargs clang-format -i"
     fi
 fi
