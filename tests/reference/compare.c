@@ -76,8 +76,11 @@ Test(compare, a_common_shift_is_seen_by_the_distance_alone)
 Test(compare, direction)
 {
     const double x[] = {1, 0}, y[] = {1, 1e-4}, zero[] = {0, 0};
+    const struct as_ref_limits turned = {.absolute = 1, .nmse = 1, .cosine = 4e-9};
     struct as_ref_comparison c = as_ref_compare(x, y, 2, &f32);
     cr_assert_float_eq(c.cosine, 5e-9, 1e-15);
+    c = as_ref_compare(x, y, 2, &turned);
+    cr_assert(!c.pass && c.over == 0 && c.nmse < turned.nmse);
     c = as_ref_compare(zero, zero, 2, &exact);
     cr_assert(c.pass && c.nmse == 0 && c.cosine == 0);
     c = as_ref_compare(zero, y, 2, &f32);
@@ -139,6 +142,8 @@ Test(compare, logits_of_a_model)
     as_ref_logits_add(&sum, rows[1], excused, 4, noise);
     cr_assert(sum.agreements == 1 && sum.flips == 0 && sum.below == 1);
     cr_assert_eq(as_ref_logits_judge(&sum, 0.025, 0.5), 0);
+    cr_assert_eq(as_ref_logits_judge(&sum, sum.rms / 1.99, 0.5), 0);
+    cr_assert_eq(as_ref_logits_judge(&sum, sum.rms / 2.01, 0.5), AS_REF_LOGITS_RMS);
     cr_assert_eq(as_ref_logits_judge(&sum, 0.01, 0.4), AS_REF_LOGITS_RMS | AS_REF_LOGITS_BELOW);
     as_ref_logits_add(&sum, rows[2], flipped, 4, noise);
     cr_assert(sum.rows == 3 && sum.flips == 1 && sum.first_flip == 2);
@@ -154,6 +159,17 @@ Test(compare, logits_of_a_model)
                 (exp(3) / z) * (log(exp(3) / z) - log(exp(3) / w)) +
                 (2 / z) * (log(1 / z) - log(1 / w));
     cr_assert_float_eq(sum.kl_max, kl, 1e-12);
+}
+
+Test(compare, a_margin_of_exactly_the_noise_excuses)
+{
+    const double row[2] = {1.5, 1};
+    const float other[2] = {1, 1.5f};
+    struct as_ref_logits sum = {0};
+    as_ref_logits_add(&sum, row, other, 2, 0.5);
+    cr_assert(sum.flips == 0 && sum.below == 1);
+    as_ref_logits_add(&sum, row, other, 2, 0.499);
+    cr_assert(sum.flips == 1 && sum.below == 1);
 }
 
 Test(compare, a_non_finite_logit_is_never_agreement)

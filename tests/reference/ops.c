@@ -296,6 +296,16 @@ Test(ops, pool_reads_only_its_sequence)
     cr_assert(out[0] == 1 && out[1] == 2 && out[2] == 0 && out[3] == 0 && out[5] == 200);
 }
 
+Test(ops, short_rows_are_not_blown_up)
+{
+    double x[] = {0, 0, 3e-8, 4e-8, 6e-14, 8e-14};
+    as_ref_l2_normalise(x, 3, 2, x);
+    cr_assert(x[0] == 0 && x[1] == 0);
+    cr_assert_float_eq(x[2], 0.6, 1e-15);
+    cr_assert_float_eq(x[3], 0.8, 1e-15);
+    cr_assert_float_eq(x[4], 0.06, 1e-15); /* divided by 1e-12, not by its length */
+}
+
 Test(ops, embedding_and_add)
 {
     const double table[] = {1, 2, 3, 4, 5, 6};
@@ -317,6 +327,9 @@ Test(ops, argmax_keeps_what_a_step_row_keeps)
         sum += (as_mix64((uint64_t)t) & 1 ? -1 : 1) * logits[t];
     cr_assert(top.projection == sum);
     top = as_ref_argmax(logits, 3);
+    cr_assert(top.id == 1 && top.margin == 4);
+    const double falling[] = {3, 7, 1};
+    top = as_ref_argmax(falling, 3);
     cr_assert(top.id == 1 && top.margin == 4);
     top = as_ref_argmax(logits, 1);
     cr_assert(top.id == 0 && top.margin == INFINITY);
