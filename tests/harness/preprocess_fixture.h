@@ -127,10 +127,12 @@ static inline void expect_ids(const int32_t *ids, size_t count, const int32_t *e
                               size_t expected_count, const char *what)
 {
     struct as_text found = {0};
-    for (size_t i = 0; i < count && i < 60; i++)
-        as_text_addf(&found, " %d", (int)ids[i]);
-    bool equal = count == expected_count &&
-                 (count == 0 || memcmp(ids, expected, count * sizeof *ids) == 0);
+    bool equal = count == expected_count;
+    for (size_t i = 0; i < count; i++) {
+        if (i < 60)
+            as_text_addf(&found, " %d", (int)ids[i]);
+        equal = equal && ids[i] == expected[i];
+    }
     cr_expect(equal, "%s: %zu ids, expected %zu; found%s", what, count, expected_count,
               found.data == NULL ? " none" : found.data);
     as_text_free(&found);
