@@ -149,7 +149,7 @@ const struct as_tensor *as_model_tensor(const struct as_model *model, const char
 const struct as_metadata *as_model_metadata(const struct as_model *model, const char *key);
 
 /* As as_model_open() over a GGUF image in memory, for tests and fuzzers. `bytes` stay the caller's,
- * must be aligned as malloc aligns and outlive the model; `name` stands for the path in messages. */
+ * must be aligned as malloc aligns and outlive the model; `name` is the path in messages. */
 int as_model_open_bytes(const void *bytes, size_t size, const char *name, struct as_model **model,
                         struct as_error *error);
 
