@@ -22,10 +22,9 @@ build=(
     libssl-dev zlib1g-dev
     gnuplot-nox
     python3 python3-venv python3-pip
-    libcriterion-dev # small, and every preset builds the tests
 )
 full=(libopenblas-dev libdnnl-dev)
-tests=(clang clang-format shellcheck hdf5-tools)
+tests=(libcriterion-dev clang clang-format shellcheck hdf5-tools)
 
 packages=("${build[@]}")
 with_full=0
