@@ -35,8 +35,8 @@ static const struct assay_variant *lookup(const struct as_registry *registry, co
     return NULL;
 }
 
-static int add(struct as_registry *registry, const struct assay_variant *variant,
-               const char *plugin, struct as_error *error)
+int as_registry_add(struct as_registry *registry, const struct assay_variant *variant,
+                    const char *plugin, struct as_error *error)
 {
     if (lookup(registry, variant->name) != NULL)
         return as_fail(error, AS_ERR_USAGE, "two variants are named %s; rename the one in %s",
@@ -56,7 +56,7 @@ int as_registry_create(struct as_registry **registry, struct as_error *error)
     if (*registry == NULL)
         return AS_ERR_MEMORY;
     for (size_t i = 0; as_builtin_variants[i] != NULL; i++) {
-        int code = add(*registry, as_builtin_variants[i], NULL, error);
+        int code = as_registry_add(*registry, as_builtin_variants[i], NULL, error);
         if (code != 0) {
             as_registry_free(*registry);
             *registry = NULL;

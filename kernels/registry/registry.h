@@ -19,6 +19,10 @@ struct as_registry_entry {
 int as_registry_create(struct as_registry **registry, struct as_error *error);
 void as_registry_free(struct as_registry *registry);
 
+/* Adds one more variant, of the plugin of that name; both must outlive the registry. */
+int as_registry_add(struct as_registry *registry, const struct assay_variant *variant,
+                    const char *plugin, struct as_error *error);
+
 /* The entries, in order: built-ins by path, then plugins as loaded. */
 const struct as_registry_entry *as_registry_entries(const struct as_registry *registry,
                                                     size_t *count);
