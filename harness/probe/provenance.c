@@ -41,17 +41,8 @@ static void write_line(struct as_spool *spool, const char *key, const char *path
 static void write_cpu(struct as_spool *spool)
 {
     char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || colon == NULL)
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        as_spool_attribute(spool, "cpu", colon + 2);
-        break;
-    }
-    if (file != NULL)
-        fclose(file);
+    as_cpu_name(line, sizeof line);
+    as_spool_attribute(spool, "cpu", line);
     uint32_t features = as_cpu_features();
     snprintf(line, sizeof line, "%s%s%s%s", (features & ASSAY_CPU_AVX2) ? "avx2 " : "",
              (features & ASSAY_CPU_AVX512) ? "avx512 " : "",

@@ -154,8 +154,7 @@ static void cpu_close(struct assay_device *device)
     free(cpu);
 }
 
-/* "model name" of /proc/cpuinfo; "x86-64" where it cannot be read. */
-static void cpu_name(char *name, size_t size)
+void as_cpu_name(char *name, size_t size)
 {
     snprintf(name, size, "cpu");
     FILE *file = fopen("/proc/cpuinfo", "re");
@@ -187,7 +186,7 @@ int as_cpu_device_open(struct assay_device **device, int32_t threads, const int3
         free(cpu);
         return code;
     }
-    cpu_name(cpu->name, sizeof cpu->name);
+    as_cpu_name(cpu->name, sizeof cpu->name);
     cpu->base = (struct assay_device){.backend = ASSAY_CPU,
                                       .name = cpu->name,
                                       .features = as_cpu_features(),

@@ -18,4 +18,7 @@ int32_t as_cpu_count(void);
 /* enum assay_cpu_feature bits of this machine. */
 uint32_t as_cpu_features(void);
 
+/* "model name" of /proc/cpuinfo, or "cpu" where there is none. */
+void as_cpu_name(char *name, size_t size);
+
 #endif
