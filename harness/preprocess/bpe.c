@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "as_clock.h"
 #include "as_memory.h"
 
 /* Beyond these, scratch memory goes back after the word that needed it. */
@@ -25,7 +26,8 @@ static uint64_t pair_of(int32_t left, int32_t right)
 
 static struct as_bpe_merge *merge_slot(const struct as_bpe *bpe, uint64_t pair)
 {
-    uint64_t mixed = (pair ^ pair >> 29) * 0x9e3779b97f4a7c15u;
+    uint64_t mixed = (pair ^ bpe->seed) * 0x9e3779b97f4a7c15u;
+    mixed = (mixed ^ mixed >> 32) * 0xbf58476d1ce4e5b9u;
     size_t slot = (size_t)(mixed >> 32) & (bpe->slots - 1);
     while (bpe->merges[slot].rank != AS_BPE_FREE && bpe->merges[slot].pair != pair)
         slot = (slot + 1) & (bpe->slots - 1);
@@ -34,7 +36,7 @@ static struct as_bpe_merge *merge_slot(const struct as_bpe *bpe, uint64_t pair)
 
 int as_bpe_init(struct as_bpe *bpe, size_t count, struct as_error *error)
 {
-    *bpe = (struct as_bpe){0};
+    *bpe = (struct as_bpe){.seed = as_clock_ns()};
     memset(bpe->bytes, 0xff, sizeof bpe->bytes);
     if (count >= AS_BPE_FREE)
         return as_fail(error, AS_ERR_DATA, "%zu merges are more than %u", count, AS_BPE_FREE - 1);

@@ -25,6 +25,7 @@
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"                     \
     " ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+|" LAST_SPACES
 
+/* Letters and numbers are what PCRE2's tables say, with 10.42 those of Unicode 14. */
 struct kind {
     const char *name;
     bool whole_words;

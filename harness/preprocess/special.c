@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "as_clock.h"
 #include "as_memory.h"
 
 #define ROOT 0u
@@ -23,12 +24,14 @@ struct as_special {
     size_t count, capacity;
     uint32_t *edges; /* open addressing by (parent, byte); NONE: free */
     size_t edge_slots;
+    uint64_t seed;    /* of the hash: no file can be made to collide */
     bool starts[256]; /* first bytes of tokens */
 };
 
 static size_t edge_slot(const struct as_special *special, uint32_t parent, unsigned char byte)
 {
-    uint64_t mixed = ((uint64_t)parent << 8 | byte) * 0x9e3779b97f4a7c15u;
+    uint64_t mixed = (((uint64_t)parent << 8 | byte) ^ special->seed) * 0x9e3779b97f4a7c15u;
+    mixed = (mixed ^ mixed >> 32) * 0xbf58476d1ce4e5b9u;
     size_t slot = (size_t)(mixed >> 32) & (special->edge_slots - 1);
     while (special->edges[slot] != NONE) {
         const struct node *node = &special->nodes[special->edges[slot]];
@@ -65,6 +68,7 @@ int as_special_create(struct as_special **special, struct as_error *error)
     struct as_special *made = as_calloc(error, 1, sizeof *made, "the added tokens");
     if (made == NULL)
         return AS_ERR_MEMORY;
+    made->seed = as_clock_ns();
     if (as_grow(error, &made->nodes, &made->capacity, 0, sizeof *made->nodes,
                 "the added tokens") != 0 ||
         grow_edges(made, error) != 0) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "as_clock.h"
 #include "as_hash.h"
 #include "as_memory.h"
 #include "preprocess/tokenizer_parts.h"
@@ -46,7 +47,7 @@ static size_t decode_piece(struct as_piece piece, char *out)
 
 static size_t table_slot(const struct as_tokenizer *tokenizer, const char *text, size_t length)
 {
-    size_t slot = (size_t)as_hash64(text, length, 0) & (tokenizer->slots - 1);
+    size_t slot = (size_t)as_hash64(text, length, tokenizer->seed) & (tokenizer->slots - 1);
     for (; tokenizer->table[slot] >= 0; slot = (slot + 1) & (tokenizer->slots - 1)) {
         struct as_piece piece = as_tokenizer_piece(tokenizer, tokenizer->table[slot]);
         if (piece.length == length && memcmp(piece.bytes, text, length) == 0)
@@ -222,6 +223,7 @@ int as_tokenizer_create(const struct as_vocabulary *vocabulary, struct as_tokeni
     struct as_tokenizer *made = as_calloc(error, 1, sizeof *made, "a tokenizer");
     if (made == NULL)
         return AS_ERR_MEMORY;
+    made->seed = as_clock_ns();
     made->bos = vocabulary->bos;
     made->eos = vocabulary->eos;
     made->add_bos = vocabulary->add_bos && vocabulary->bos >= 0;

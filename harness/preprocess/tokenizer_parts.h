@@ -14,6 +14,7 @@ struct as_tokenizer {
     uint8_t *types;  /* [count] enum as_token_type */
     int32_t *table;  /* ids by decoded piece, open addressing, -1: free */
     size_t slots;    /* a power of two */
+    uint64_t seed;   /* of the hash: no file can be made to collide */
     struct as_pretokenizer *pretokenizer;
     struct as_special *special;
     struct as_bpe bpe;

@@ -22,14 +22,15 @@ from strings import THEMES
 HERE = Path(__file__).parent
 
 CHATML = (
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + "
-    "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
-    "{% endif %}"
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+    "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}"
+    "{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 LLAMA3 = (
     "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
-    "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + "
-    "'<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}"
+    "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ "
+    "message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}"
+    "{% set content = bos_token + content %}{% endif %}"
     "{{ content }}{% endfor %}{% if add_generation_prompt %}"
     "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
 )
@@ -38,8 +39,8 @@ CHATS = {
     "one user message": [("user", "Hi")],
     "system message": [("system", "You are terse."), ("user", "Hi")],
     "multi-turn": [("user", "2+2?"), ("assistant", "4"), ("user", "And 3+3?")],
-    "multi-turn with system": [("system", "Be kind."), ("user", "a"), ("assistant", "b"), ("user", "c"),
-                               ("assistant", "d")],
+    "multi-turn with system": [("system", "Be kind."), ("user", "a"), ("assistant", "b"),
+                               ("user", "c"), ("assistant", "d")],
     "empty content": [("user", "")],
     "empty system": [("system", ""), ("user", "x")],
     "late system": [("user", "x"), ("system", "y")],
@@ -60,11 +61,9 @@ CHATS = {
 }
 
 
-def environment():
-    made = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    return made
+ENVIRONMENT = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+)
 
 
 def with_real_line_ends(source):
@@ -84,11 +83,13 @@ def template_cases(tokenizer):
     for number, (name, source, bos) in enumerate(sources):
         digest = hashlib.sha256(source.encode()).hexdigest()
         templates.append({"name": name, "source": source, "sha256": digest, "bos": bos})
-        compiled = environment().from_string(source)
+        compiled = ENVIRONMENT.from_string(source)
         for title, chat in CHATS.items():
             messages = [{"role": role, "content": content} for role, content in chat]
             for generation in (False, True):
-                text = compiled.render(messages=messages, add_generation_prompt=generation, bos_token=bos)
+                text = compiled.render(
+                    messages=messages, add_generation_prompt=generation, bos_token=bos
+                )
                 case = {"template": number, "title": title, "messages": messages,
                         "generation": generation, "text": text}
                 if name == "smollm2":
