@@ -38,6 +38,7 @@ static int carry_out(struct order *order, struct as_check_result *result, struct
     char how[600];
     uint64_t start = as_clock_ns();
     as_check_begin(result);
+    as_isolate_rest(order->device);
     int code = as_isolate(work, order, result, sizeof *result, as_isolated_seconds(CASE_SECONDS),
                           stay, &died, how, sizeof how, error);
     if (died) {

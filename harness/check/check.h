@@ -11,7 +11,7 @@
  * be the first input), and refresh() (a plan refilled for another step gives the bits of a fresh
  * one).
  *
- * On the CPU all of it runs in a forked process, so that a variant that crashes or never ends is
+ * The device must be idle meanwhile. On the CPU all of it runs in a forked process, so that a variant that crashes or never ends is
  * a failed check with a name and not the end of assay. In the environment ASSAY_CHECK_INLINE=1
  * stays in the process, for debuggers; ASSAY_CHECK_SECONDS=n is how long one case may take (60).
  */

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "as_memory.h"
+#include "device/cpu/cpu_device.h"
+#include "device/cpu/team.h"
 
 /* Where the result lies in the shared memory. */
 #define RESULT_AT as_align_up(sizeof(struct as_isolated), 64)
@@ -23,6 +25,18 @@ void as_isolated_doing(struct as_isolated *isolated, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(isolated->doing, sizeof isolated->doing, format, arguments);
     va_end(arguments);
+}
+
+static void nothing(void *context, const struct assay_exec *exec)
+{
+    (void)context;
+    (void)exec;
+}
+
+void as_isolate_rest(struct assay_device *device)
+{
+    if (device->backend == ASSAY_CPU)
+        as_team_run(as_cpu_device_team(device), nothing, NULL);
 }
 
 unsigned as_isolated_seconds(unsigned usual)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "as_error.h"
+#include "kernel.h"
 
 /* Shared with the process that does the work. */
 struct as_isolated {
@@ -26,6 +27,11 @@ struct as_isolated {
 int as_isolate(int (*work)(void *context, struct as_isolated *isolated, void *result),
                void *context, void *result, size_t result_size, unsigned seconds, bool inline_only,
                bool *died, char *how, size_t how_size, struct as_error *error);
+
+/* Waits until the device's threads have come to rest, by giving them nothing to do. Before a fork:
+ * a thread that is just starting may hold locks (AddressSanitizer's are not undone in the child),
+ * and the child's first own thread would wait for them for ever. The device must be idle. */
+void as_isolate_rest(struct assay_device *device);
 
 /* ASSAY_CHECK_SECONDS of the environment where it is a positive number, else `usual`. */
 unsigned as_isolated_seconds(unsigned usual);

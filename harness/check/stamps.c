@@ -184,6 +184,7 @@ static int check_all(struct job *job, struct progress *progress, size_t bytes,
 {
     bool stay = job->device->backend != ASSAY_CPU || as_isolated_inline();
     int code = 0;
+    as_isolate_rest(job->device);
     while (code == 0 && progress->next < job->items) {
         bool died;
         char how[600];
