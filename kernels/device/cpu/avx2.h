@@ -29,6 +29,21 @@ CPU_AVX2_INLINE __m256i avx2_mask(int64_t count)
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)count), lane);
 }
 
+/* Eight floats, or the `left` that a row still has and zeros. */
+CPU_AVX2_INLINE __m256 avx2_load(const float *from, int64_t left)
+{
+    return left >= 8 ? _mm256_loadu_ps(from) : _mm256_maskload_ps(from, avx2_mask(left));
+}
+
+CPU_AVX2_INLINE void avx2_store(float *to, int64_t left, __m256 v)
+{
+    if (left >= 8) {
+        _mm256_storeu_ps(to, v);
+    } else {
+        _mm256_maskstore_ps(to, avx2_mask(left), v);
+    }
+}
+
 /* The fp16 at `stored`, which may lie at any address. */
 CPU_AVX2_INLINE float avx2_f16(const void *stored)
 {
@@ -49,11 +64,11 @@ CPU_AVX2_INLINE __m256i avx2_four_bytes(const void *bytes)
  * vector sums, delays all of them, and then spills what does not fit the sixteen registers. */
 #define AVX2_PIN(v) __asm__("" : "+x"(v))
 
-/* exp(x) within 2 ulp for x <= 88; 0 below -87.3 (results would be subnormal), NaN stays NaN.
+/* exp(x) within 2 ulp; 0 below -87.3 (results would be subnormal), infinity above 88.7, NaN stays.
  * 2^n times a polynomial on |r| <= ln 2 / 2, coefficients as in Cephes' expf (Moshier). */
 CPU_AVX2_INLINE __m256 avx2_exp(__m256 x)
 {
-    const __m256 low = _mm256_set1_ps(-87.33654f), high = _mm256_set1_ps(88.72283f);
+    const __m256 low = _mm256_set1_ps(-87.33654f), high = _mm256_set1_ps(89.0f);
     __m256 under = _mm256_cmp_ps(x, low, _CMP_LT_OQ);
     /* min and max return their second operand where one is NaN, so NaN passes. */
     __m256 bounded = _mm256_min_ps(high, _mm256_max_ps(low, x));

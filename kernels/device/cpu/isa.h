@@ -12,4 +12,8 @@
 /* Helpers must be inlined into functions of the same target, or vectors would go through memory. */
 #define CPU_AVX2_INLINE static inline __attribute__((always_inline, target("avx2,fma,f16c")))
 
+/* In front of a loop over an array of vectors whose bounds are constants after inlining: left to
+ * itself, gcc at times unrolls too late to keep the array in registers. */
+#define CPU_UNROLL _Pragma("GCC unroll 16")
+
 #endif

@@ -19,9 +19,12 @@ static size_t copy_size(int64_t tokens, int64_t k)
     return (bytes + 63) / 64 * 64;
 }
 
+/* Enough for fewer tokens too, for each of which every thread may hold a copy. */
 size_t cpu_quantize_rows_size(int64_t tokens, int64_t k, int32_t threads)
 {
-    return copy_size(tokens, k) * (size_t)(alone(tokens, k) ? threads : 1);
+    int64_t few = k > 0 && tokens > FEW_ELEMENTS / k ? FEW_ELEMENTS / k : tokens;
+    size_t copies = copy_size(few, k) * (size_t)threads, shared = copy_size(tokens, k);
+    return copies > shared ? copies : shared;
 }
 
 /* The largest |x| of a block, NaN or infinity where the block holds one. */

@@ -3,29 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/cpu/paged.h"
 #include "device/cpu/rows.h"
-
-/* Row `position` of sequence `s`, head `h`, in k or v: (head_dim). */
-static const float *cached(const struct assay_launch *launch, const void *pool, int32_t s,
-                           int32_t h, int32_t position)
-{
-    const struct assay_kv_cache *cache = launch->cache;
-    const int32_t *table =
-        launch->metadata->block_table + (int64_t)s * launch->metadata->table_stride;
-    size_t offset = assay_kv_offset(cache, table[position / cache->block_size], h,
-                                    position % cache->block_size);
-    return (const float *)((const char *)pool + offset);
-}
-
-/* How many rows of the cache query row `t` may see. */
-static int32_t visible(const struct assay_launch *launch, int64_t t)
-{
-    const struct assay_metadata *metadata = launch->metadata;
-    int32_t s = metadata->token_sequence[t];
-    int32_t context = s < 0 ? 0 : metadata->context[s];
-    int32_t causal = metadata->positions[t] + 1;
-    return launch->problem->node[0].causal && causal < context ? causal : context;
-}
 
 /* q, y (head_dim), scores (rows). */
 static void attend(const struct assay_launch *launch, int32_t s, int32_t h, int32_t rows,
@@ -34,7 +13,7 @@ static void attend(const struct assay_launch *launch, int32_t s, int32_t h, int3
     const struct assay_shape *shape = &launch->problem->node[0];
     float largest = -INFINITY, sum = 0;
     for (int32_t p = 0; p < rows; p++) {
-        const float *k = cached(launch, launch->cache->k, s, h, p);
+        const float *k = cpu_cached(launch, launch->cache->k, s, h, p);
         float score = 0;
         for (int32_t i = 0; i < shape->head_dim; i++) {
             score += q[i] * k[i];
@@ -48,7 +27,7 @@ static void attend(const struct assay_launch *launch, int32_t s, int32_t h, int3
     }
     memset(y, 0, (size_t)shape->head_dim * sizeof *y);
     for (int32_t p = 0; p < rows; p++) {
-        const float *v = cached(launch, launch->cache->v, s, h, p);
+        const float *v = cpu_cached(launch, launch->cache->v, s, h, p);
         float weight = scores[p] / sum;
         for (int32_t i = 0; i < shape->head_dim; i++) {
             y[i] += weight * v[i];
@@ -73,7 +52,7 @@ static int run(const struct assay_launch *launch, const struct assay_exec *exec)
         int32_t h = (int32_t)(item % shape->heads);
         const float *q = cpu_row(&launch->operand[0], t) + (int64_t)h * shape->head_dim;
         float *y = cpu_row(&launch->operand[1], t) + (int64_t)h * shape->head_dim;
-        int32_t rows = visible(launch, t);
+        int32_t rows = cpu_visible(launch, t);
         attend(launch, launch->metadata->token_sequence[t], h / group, rows, q, scores, y);
     }
     return 0;
