@@ -29,7 +29,7 @@ enum {
     OPTION_MEASURE
 };
 
-static const struct argp_option options[] = {
+static const struct argp_option accepted[] = {
     {"model", 'm', "MODEL", 0, "a GGUF file, or synthetic:SHAPE", 0},
     {"strategy", 's', "NAME", 0,
      "a shipped strategy or a YAML file; give it again for each one to verify", 0},
@@ -293,7 +293,8 @@ static int verify_all(struct as_verify *verify, const struct arguments *a)
     if (!a->json) {
         const struct as_truth *truth =
             a->verify.prompt == NULL ? &verify->standard_truth : &verify->truth;
-        printf("\nreference: %d positions in %.1f s\n", (int)truth->positions, truth->seconds);
+        if (truth->positions > 0)
+            printf("\nreference: %d positions in %.1f s\n", (int)truth->positions, truth->seconds);
         json_decref(results);
         return status;
     }
@@ -390,7 +391,7 @@ typedef int as_prepare(void *context, struct as_bench *bench, struct as_error *e
 static int verify_prepared(int argc, char **argv, as_prepare *prepare)
 {
     struct arguments a = {.verify = {.prepare = prepare}};
-    const struct argp argp = {options, parse, NULL, purpose, NULL, NULL, NULL};
+    const struct argp argp = {accepted, parse, NULL, purpose, NULL, NULL, NULL};
     if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
         return EXIT_WRONG;
     a.verify.set = a.set;
