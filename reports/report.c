@@ -10,6 +10,7 @@
 
 #include "as_memory.h"
 #include "hdf5_util.h"
+#include "seal.h"
 
 #define CHUNK_CACHE ((size_t)16 << 20)
 #define CHUNK_MAX ((size_t)64 << 20)
@@ -38,6 +39,7 @@ struct as_report {
     char *path;
     hid_t file;
     uint64_t file_size;
+    bool sealed;
     unsigned minor;
     struct table tables[AS_TABLE_COUNT];
     char *text; /* all strings, each with its NUL */
@@ -360,29 +362,43 @@ static int read_strings(struct as_report *report, struct as_error *error)
 
 /* --- opening --- */
 
-/* The system's word on a file that cannot be read, and ours on one that cannot be a report. */
-static int check_file(struct as_report *report, struct as_error *error)
+static int check_content(struct as_report *report, int fd, struct as_error *error)
 {
     static const char signature[8] = "\211HDF\r\n\032\n";
     char start[8] = {0};
-    struct stat status;
-    int fd = open(report->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        as_fail_errno(error, AS_ERR_IO, "opening the report %s", report->path);
-        if (fd >= 0)
-            close(fd);
-        return AS_ERR_IO;
-    }
-    ssize_t got = S_ISREG(status.st_mode) ? read(fd, start, sizeof start) : -1;
-    close(fd);
-    if (!S_ISREG(status.st_mode))
-        return as_fail(error, AS_ERR_DATA, "opening the report %s: it is not a file", report->path);
-    if (got != sizeof start || memcmp(start, signature, sizeof start) != 0)
+    if (read(fd, start, sizeof start) != sizeof start || memcmp(start, signature, 8) != 0)
         return as_fail(error, AS_ERR_DATA,
                        "opening the report %s: it is not an HDF5 file (%llu bytes)", report->path,
-                       (unsigned long long)status.st_size);
-    report->file_size = (uint64_t)status.st_size;
-    return AS_OK;
+                       (unsigned long long)report->file_size);
+    enum as_seal seal;
+    int rc = as_seal_check(fd, report->file_size, report->path, &seal, error);
+    if (rc == AS_OK && seal == AS_SEAL_BROKEN)
+        rc = as_fail(error, AS_ERR_DATA,
+                     "opening the report %s: it is damaged (its checksum is wrong); get another "
+                     "copy, or recover it from its work folder",
+                     report->path);
+    report->sealed = seal == AS_SEAL_GOOD;
+    return rc;
+}
+
+/* The system's word on a file that cannot be read, and ours on one that cannot be a report. */
+static int check_file(struct as_report *report, struct as_error *error)
+{
+    struct stat status;
+    int fd = open(report->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return as_fail_errno(error, AS_ERR_IO, "opening the report %s", report->path);
+    int rc;
+    if (fstat(fd, &status) != 0) {
+        rc = as_fail_errno(error, AS_ERR_IO, "opening the report %s", report->path);
+    } else if (!S_ISREG(status.st_mode)) {
+        rc = as_fail(error, AS_ERR_DATA, "opening the report %s: it is not a file", report->path);
+    } else {
+        report->file_size = (uint64_t)status.st_size;
+        rc = check_content(report, fd, error);
+    }
+    close(fd);
+    return rc;
 }
 
 static int open_all(struct as_report *report, const char *path, struct as_error *error)
@@ -450,6 +466,11 @@ void as_report_close(struct as_report *report)
 const char *as_report_path(const struct as_report *report)
 {
     return report->path;
+}
+
+bool as_report_sealed(const struct as_report *report)
+{
+    return report->sealed;
 }
 
 unsigned as_report_schema_minor(const struct as_report *report)

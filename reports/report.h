@@ -22,6 +22,10 @@ void as_report_close(struct as_report *report);
 const char *as_report_path(const struct as_report *report);
 unsigned as_report_schema_minor(const struct as_report *report);
 
+/* Whether the file is as assay wrote it; false when another program has edited it since. (A file
+ * whose bytes were damaged is refused when it is opened.) */
+bool as_report_sealed(const struct as_report *report);
+
 /* Rows of `table`; 0 for a table that the file does not have. */
 uint64_t as_report_count(const struct as_report *report, enum as_table table);
 

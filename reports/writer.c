@@ -15,6 +15,7 @@
 #include "as_text.h"
 #include "hdf5_util.h"
 #include "intern.h"
+#include "seal.h"
 #include "spool.h"
 
 #define STRING_CHUNK_BYTES ((size_t)1 << 20)
@@ -401,6 +402,24 @@ static int sync_path(const char *path, int flags, struct as_error *error)
     return rc == 0 ? AS_OK : AS_ERR_IO;
 }
 
+/* Cuts off what was reserved and not needed (all behind the end that the superblock, of version 2
+ * by the V18 bounds, has at its byte 28) and seals the rest. */
+static int seal(struct as_writer *writer, struct as_error *error)
+{
+    unsigned char superblock[36];
+    uint64_t end = 0;
+    if (pread(writer->held, superblock, sizeof superblock, 0) == sizeof superblock &&
+        superblock[8] == 2 && superblock[9] == 8)
+        memcpy(&end, superblock + 28, sizeof end);
+    if (end < sizeof superblock || end > writer->reserved)
+        return as_fail(error, AS_ERR_INTERNAL,
+                       "writing the report %s: its end is not where HDF5 is known to put it",
+                       writer->partial);
+    if (ftruncate(writer->held, (off_t)end) != 0)
+        return as_fail_errno(error, AS_ERR_IO, "cutting %s to its size", writer->partial);
+    return as_seal_write(writer->held, end, writer->partial, error);
+}
+
 static int complete(struct as_writer *writer, struct as_error *error)
 {
     char version[32];
@@ -415,9 +434,7 @@ static int complete(struct as_writer *writer, struct as_error *error)
     if (rc == AS_OK)
         rc = as_writer_attribute_u64(writer, "complete", 1, error);
     close_tables(writer);
-    hsize_t size = 0;
-    if (rc == AS_OK &&
-        (H5Fflush(writer->file, H5F_SCOPE_GLOBAL) < 0 || H5Fget_filesize(writer->file, &size) < 0))
+    if (rc == AS_OK && H5Fflush(writer->file, H5F_SCOPE_GLOBAL) < 0)
         rc = as_fail_hdf5(error, AS_ERR_IO, "writing the report %s", writer->partial);
     if (rc != AS_OK)
         return rc;
@@ -425,9 +442,9 @@ static int complete(struct as_writer *writer, struct as_error *error)
     writer->file = -1;
     if (H5Fclose(file) < 0)
         return as_fail_hdf5(error, AS_ERR_IO, "writing the report %s", writer->partial);
-    if (ftruncate(writer->held, (off_t)size) != 0)
-        return as_fail_errno(error, AS_ERR_IO, "cutting %s to its size", writer->partial);
-    rc = sync_path(writer->partial, O_RDWR, error);
+    rc = seal(writer, error);
+    if (rc == AS_OK)
+        rc = sync_path(writer->partial, O_RDWR, error);
     if (rc == AS_OK && rename(writer->partial, writer->path) != 0)
         rc = as_fail_errno(error, AS_ERR_IO, "renaming %s to %s", writer->partial, writer->path);
     return rc;
