@@ -15,7 +15,8 @@
 
 static int open_regular(const char *path, size_t *size, struct as_error *error)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Without O_NONBLOCK a FIFO that nobody writes would hold this forever. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return as_fail_errno(error, AS_ERR_IO, "cannot open %s", path);
     struct stat info;
