@@ -53,6 +53,49 @@ static void child_progress(void *context, size_t done, size_t total)
 
 /* ---- before the first child --------------------------------------------------------------- */
 
+static bool same_file(const struct stat *one, const char *path)
+{
+    struct stat other;
+    return stat(path, &other) == 0 && other.st_dev == one->st_dev && other.st_ino == one->st_ino;
+}
+
+static bool begins_as_hdf5(const char *path)
+{
+    static const char signature[8] = "\x89HDF\r\n\x1a\n";
+    char start[8];
+    FILE *file = fopen(path, "rbe");
+    bool yes = file == NULL || (fread(start, 1, sizeof start, file) == sizeof start &&
+                                memcmp(start, signature, sizeof start) == 0);
+    if (file != NULL)
+        fclose(file);
+    return yes;
+}
+
+/* Only a report is replaced by a report: -o given the model's name must not cost the model. Said
+ * before the runs, not after them. */
+static int check_output(const struct as_run_options *o, struct as_error *error)
+{
+    struct stat info;
+    size_t length = strlen(o->output);
+    if (length == 0 || o->output[length - 1] == '/')
+        return as_fail(error, AS_ERR_USAGE, "-o \"%s\" names no file; name the report itself",
+                       o->output);
+    if (stat(o->output, &info) != 0)
+        return 0;
+    if (!S_ISREG(info.st_mode))
+        return as_fail(error, AS_ERR_USAGE,
+                       "%s is there and is no regular file; name the report itself with -o",
+                       o->output);
+    bool input = same_file(&info, o->model) || same_file(&info, o->workload);
+    for (size_t i = 0; i < o->strategies; i++)
+        input = input || same_file(&info, o->strategy[i]);
+    if (input || (info.st_size > 0 && !begins_as_hdf5(o->output)))
+        return as_fail(error, AS_ERR_USAGE, "%s %s; name another file with -o", o->output,
+                       input ? "is read by this run and would be overwritten"
+                             : "is there and is not a report, so it is not overwritten");
+    return 0;
+}
+
 /* The work folder lies beside the report, so that both meet the same disk. One left behind by an
  * interrupted run is never touched: it may still be recovered. */
 static int make_work_folder(struct parent *parent)
@@ -274,7 +317,9 @@ int as_parent_run(const struct as_run_options *options, struct as_run_summary *s
     struct parent parent = {.options = options, .summary = summary, .error = error};
     interrupted = false;
     signal(SIGXFSZ, SIG_IGN);
-    int code = make_work_folder(&parent);
+    int code = check_output(options, error);
+    if (code == 0)
+        code = make_work_folder(&parent);
     if (code != 0)
         return code;
     code = prepare(&parent);
