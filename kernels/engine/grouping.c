@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "as_memory.h"
+#include "as_text.h"
 #include "engine/planner.h"
 
 static bool in_group(const int32_t *node, int32_t nodes, int32_t wanted)
@@ -289,6 +290,25 @@ static int order_groups(struct cut *cut)
     return code;
 }
 
+/* Fails over a name that is neither an op nor a cover, offering the nearest that is one. */
+static int refuse_name(const struct as_registry *registry, const char *name,
+                       struct as_error *error)
+{
+    const char *known[256];
+    size_t count = 0, entries;
+    const struct as_registry_entry *entry = as_registry_entries(registry, &entries);
+    for (size_t i = 0; as_builtin_ops[i] != NULL && count < 128; i++)
+        known[count++] = as_builtin_ops[i]->name;
+    for (size_t i = 0; i < entries && count < 256; i++)
+        if (entry[i].variant->cover != NULL)
+            known[count++] = entry[i].variant->cover->name;
+    const char *nearest = as_nearest(name, known, count);
+    return as_fail(error, AS_ERR_USAGE,
+                   "the strategy's kernels name %s, which is neither an op nor a cover%s%s%s", name,
+                   nearest == NULL ? "" : " (did you mean ", nearest == NULL ? "" : nearest,
+                   nearest == NULL ? "" : "?)");
+}
+
 int as_group_program(const struct as_program *program, const struct as_registry *registry,
                      const struct as_kernel_choice *choice, size_t choices, const int64_t rows[2],
                      struct as_grouping **grouping, struct as_error *error)
@@ -307,9 +327,7 @@ int as_group_program(const struct as_program *program, const struct as_registry 
         if (cover != NULL)
             code = take_covers(&cut, cover, (int32_t)c);
         else if (as_op_by_name(choice[c].name) == ASSAY_OPS)
-            code = as_fail(error, AS_ERR_USAGE,
-                           "the strategy's kernels name %s, which is neither an op nor a cover",
-                           choice[c].name);
+            code = refuse_name(registry, choice[c].name, error);
     }
     for (size_t n = 0; code == 0 && n < program->nodes; n++)
         if (cut.owner[n] < 0)
