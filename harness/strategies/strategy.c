@@ -165,6 +165,10 @@ static int apply_set(struct as_strategy *strategy, const char *set, struct as_er
     if (strncmp(name, "kernels.", 8) == 0)
         return as_strategy_set_kernel(strategy, name + 8, equals + 1, 0, where, error);
     const struct as_strategy_field *field = as_strategy_field(name);
+    if (strcmp(name, "kernels") == 0 || strcmp(name, "name") == 0)
+        return as_fail(error, AS_ERR_USAGE, "%s: %s", where,
+                       name[0] == 'k' ? "write it as kernels.OP=VARIANT, one --set an op"
+                                      : "a strategy's name is its file's");
     if (field == NULL)
         return unknown_field(where, name, error);
     return as_strategy_set(strategy, field, equals + 1, where, error);
