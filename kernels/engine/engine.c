@@ -40,6 +40,7 @@ struct as_engine {
     int32_t batch_rows, kind;
     struct as_step_result result;
     bool warm;
+    uint64_t regions_before, barriers_before; /* of the team, at the last restart of counting */
 };
 
 /* ---- making one --------------------------------------------------------------------------- */
@@ -405,7 +406,23 @@ const struct as_counters *as_engine_counters(struct as_engine *engine)
 {
     struct as_team *team = as_cpu_device_team(engine->options.device);
     as_team_counts(team, &engine->counters.regions, &engine->counters.barriers);
+    engine->counters.regions -= engine->regions_before;
+    engine->counters.barriers -= engine->barriers_before;
     return &engine->counters;
+}
+
+void as_engine_restart_counting(struct as_engine *engine)
+{
+    const struct as_counters old = engine->counters;
+    struct as_team *team = as_cpu_device_team(engine->options.device);
+    as_team_counts(team, &engine->regions_before, &engine->barriers_before);
+    engine->counters = (struct as_counters){.packed_tensors = old.packed_tensors,
+                                            .packed_bytes = old.packed_bytes,
+                                            .model_bytes = old.model_bytes,
+                                            .arena_bytes = old.arena_bytes,
+                                            .scratch_bytes = old.scratch_bytes,
+                                            .kv_bytes = old.kv_bytes,
+                                            .kv_blocks = old.kv_blocks};
 }
 
 struct as_counters *as_engine_counters_mutable(struct as_engine *engine)

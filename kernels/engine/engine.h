@@ -42,6 +42,8 @@ struct as_kv_pool *as_engine_pool(struct as_engine *engine);
 /* Counts so far; memory figures are current. Valid until the engine is freed. */
 const struct as_counters *as_engine_counters(struct as_engine *engine);
 struct as_counters *as_engine_counters_mutable(struct as_engine *engine);
+/* From here on events are counted from 0; what counters say of sizes stays. */
+void as_engine_restart_counting(struct as_engine *engine);
 
 struct as_step_result {
     uint64_t start_ns, end_ns; /* of submit's begin and collect's end */
