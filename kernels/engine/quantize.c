@@ -3,6 +3,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "quantize_blocks.h"
+
 uint16_t as_f16_encode(float value)
 {
     uint32_t bits;
@@ -44,6 +46,11 @@ bool as_quantize_serves(enum assay_dtype dtype)
     case ASSAY_Q4_1: return true;
     default: return false;
     }
+}
+
+bool as_dequantize_serves(enum assay_dtype dtype)
+{
+    return as_quantize_serves(dtype) || as_decode_blocks_serves(dtype);
 }
 
 /* roundf() for |x| < 2^31, written so that compilers vectorise it: halves go away from zero. The
@@ -194,6 +201,6 @@ void as_dequantize(enum assay_dtype dtype, const void *blocks, float *values, si
         for (size_t i = 0; i < count / AS_BLOCK; i++)
             decode_q4_1((const struct as_block_q4_1 *)blocks + i, values + i * AS_BLOCK);
         break;
-    default: break;
+    default: as_decode_blocks(dtype, blocks, values, count); break;
     }
 }

@@ -1,4 +1,4 @@
-/* Stored forms of numbers: float32 to and from half floats and ggml's 32-element blocks.
+/* Stored forms of numbers: float32 to and from half floats and ggml's blocks.
  *
  * The formulae are those of ggml's reference quantisers (ggml-quants.c, quantize_row_*_ref), so
  * that files written here decode to the same values everywhere. Decoding is one float32 rounding
@@ -14,7 +14,7 @@
 
 #include "kernel.h"
 
-#define AS_BLOCK 32 /* elements a block of Q8_0, Q4_0 and Q4_1 */
+#define AS_BLOCK 32 /* elements a block of Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1 */
 
 /* x = d q */
 struct as_block_q8_0 {
@@ -67,14 +67,18 @@ static inline float as_bf16_decode(uint16_t half)
 uint16_t as_f16_encode(float value);
 uint16_t as_bf16_encode(float value);
 
-/* True for the dtypes that the two functions below serve: F32, F16, BF16, Q8_0, Q4_0, Q4_1. */
+/* True for the dtypes that as_quantize() writes: F32, F16, BF16, Q8_0, Q4_0, Q4_1. */
 bool as_quantize_serves(enum assay_dtype dtype);
+
+/* True for the dtypes that as_dequantize() reads: those and Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. */
+bool as_dequantize_serves(enum assay_dtype dtype);
 
 /* Stores `count` values (a multiple of the block) at `blocks`. A block with a value that is not
  * finite decodes to values that are not finite, with no promise which. */
 void as_quantize(enum assay_dtype dtype, const float *values, void *blocks, size_t count);
 
-/* Values of `count` stored elements (a multiple of the block). */
+/* Values of `count` stored elements (a multiple of the block; 256 for the K-quants). `blocks` are
+ * aligned to 2 bytes, F32 to 4. */
 void as_dequantize(enum assay_dtype dtype, const void *blocks, float *values, size_t count);
 
 #endif

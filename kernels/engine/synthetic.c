@@ -101,24 +101,7 @@ static int read_number(const char *key, const char *value, uint64_t least, uint6
     return 0;
 }
 
-/* Types that a synthetic model may be stored in: those that are served and can be written. */
-static bool storable(enum assay_dtype dtype)
-{
-    const struct as_gguf_type *type = as_gguf_type_of(dtype);
-    return type != NULL && type->served && as_quantize_serves(dtype);
-}
-
-static int refuse_weights(const char *name, bool is_default, struct as_error *error)
-{
-    char served[128];
-    as_gguf_served(served, sizeof served);
-    for (char *c = served; *c != '\0'; c++)
-        *c = (char)(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
-    return as_fail(error, AS_ERR_UNSUPPORTED,
-                   "weights %s%s are not served yet; add weights= with one of %s", name,
-                   is_default ? " (the shape's default)" : "", served);
-}
-
+/* Types that a synthetic model may be stored in: those that as_quantize() writes. */
 static int read_weights(struct as_synthetic *synthetic, const char *value, struct as_error *error)
 {
     static const enum assay_dtype dtypes[] = {ASSAY_F32,  ASSAY_F16,  ASSAY_BF16,
@@ -128,7 +111,7 @@ static int read_weights(struct as_synthetic *synthetic, const char *value, struc
         names[i] = as_gguf_type_of(dtypes[i])->name;
         if (strcasecmp(names[i], value) == 0) {
             synthetic->weights = dtypes[i];
-            return storable(dtypes[i]) ? 0 : refuse_weights(value, false, error);
+            return 0;
         }
     }
     return refuse_name("weights type", value, names, sizeof dtypes / sizeof dtypes[0], error);
@@ -188,8 +171,6 @@ int as_synthetic_parse(struct as_synthetic *synthetic, const char *text, struct 
                        length);
     memcpy(copy, body, length + 1);
     int code = parse_parts(synthetic, copy, error);
-    if (code == 0 && !storable(synthetic->weights))
-        code = refuse_weights(as_gguf_type_of(synthetic->weights)->name, true, error);
     if (code != 0)
         as_error_prefix(error, "synthetic model '%.80s'", body);
     return code;

@@ -448,22 +448,32 @@ Test(model_llama, tensors)
         expect(&cases[i].change, cases[i].code, cases[i].first, cases[i].second);
 }
 
-/* A type that GGUF has and assay does not serve is refused by name where the tensor is needed, and
- * does no harm where it is not. */
+/* A type that GGUF has and assay does not compute with is refused by name where the tensor is
+ * needed, and does no harm where it is not. */
 Test(model_llama, unserved_types)
 {
-    static const enum assay_dtype dtypes[] = {ASSAY_F16,  ASSAY_BF16, ASSAY_Q4_0, ASSAY_Q5_0,
-                                              ASSAY_Q5_1, ASSAY_Q4_K, ASSAY_Q5_K, ASSAY_Q6_K};
+    const struct change needed = TENSOR_CHANGE("blk.0.ffn_up.weight", ASSAY_I32, 64, 96);
+    expect(&needed, AS_ERR_UNSUPPORTED, "type I32 of tensor blk.0.ffn_up.weight",
+           "served: F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, BF16");
+    const struct change spare = TENSOR_CHANGE("blk.0.attn_rot_embd.weight", ASSAY_I32, 64, 2);
+    expect(&spare, 0, "", "");
+}
+
+/* Every served type opens in a matrix where its blocks fit the rows. */
+Test(model_llama, served_types)
+{
+    static const enum assay_dtype dtypes[] = {ASSAY_F32,  ASSAY_F16,  ASSAY_BF16, ASSAY_Q8_0,
+                                              ASSAY_Q4_0, ASSAY_Q4_1, ASSAY_Q5_0, ASSAY_Q5_1};
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
-        const struct as_gguf_type *type = as_gguf_type_of(dtypes[i]);
-        char text[64];
-        if (type->served || 64 % type->block != 0)
-            continue;
-        const struct change needed = TENSOR_CHANGE("blk.0.ffn_up.weight", dtypes[i], 64, 96);
-        snprintf(text, sizeof text, "type %s of tensor blk.0.ffn_up.weight", type->name);
-        expect(&needed, AS_ERR_UNSUPPORTED, text, "served: F32");
-        const struct change spare = TENSOR_CHANGE("blk.0.attn_rot_embd.weight", dtypes[i], 64, 2);
-        expect(&spare, 0, "", "");
+        const struct change change = TENSOR_CHANGE("blk.1.ffn_down.weight", dtypes[i], 96, 64);
+        struct as_model *model;
+        struct as_error error = {0};
+        void *image;
+        cr_assert_eq(open_changed(&change, &model, &image, &error), 0, "%s", error.message);
+        cr_assert_eq(model->layers[1].ffn_down->dtype, dtypes[i]);
+        cr_assert_eq(model->layers[1].ffn_down->bytes, 64 * assay_row_bytes(dtypes[i], 96));
+        as_model_close(model);
+        free(image);
     }
 }
 

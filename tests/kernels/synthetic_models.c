@@ -58,6 +58,7 @@ Test(synthetic, refused)
         {"synthetic:tiny,seed=x", AS_ERR_USAGE, "seed", "'x'"},
         {"synthetic:tiny,weights=q8", AS_ERR_USAGE, "'q8'", "Q8_0"},
         {"synthetic:tiny,weights=q9_0", AS_ERR_USAGE, "'q9_0'", "did you mean"},
+        {"synthetic:tiny,weights=q4_k", AS_ERR_USAGE, "'q4_k'", "Q4_0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct as_model *model;
@@ -70,16 +71,51 @@ Test(synthetic, refused)
     }
 }
 
-/* Shapes whose default weights are not served yet say which weights are. */
-Test(synthetic, default_weights_not_served)
+/* Every type that can be written opens, with the values that it can hold. */
+Test(synthetic, every_type_of_weights)
+{
+    static const struct {
+        const char *text;
+        enum assay_dtype dtype;
+        double error; /* largest difference from the F32 model's weights, which are below 1 */
+    } cases[] = {
+        {"synthetic:tiny,weights=f16", ASSAY_F16, 3e-4},
+        {"synthetic:tiny,weights=bf16", ASSAY_BF16, 2e-3},
+        {"synthetic:tiny,weights=q8_0", ASSAY_Q8_0, 3e-3},
+        {"synthetic:tiny,weights=q4_0", ASSAY_Q4_0, 5e-2},
+        {"synthetic:tiny,weights=q4_1", ASSAY_Q4_1, 4e-2},
+    };
+    struct as_model *exact, *model;
+    struct as_error error = {0};
+    cr_assert_eq(as_model_open("synthetic:tiny", &exact, &error), 0, "%s", error.message);
+    const struct as_tensor *plain = exact->layers[2].ffn_up;
+    const float *wanted = plain->data;
+    size_t count = plain->rows * plain->columns;
+    float *values = malloc(count * sizeof *values);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_assert_eq(as_model_open(cases[i].text, &model, &error), 0, "%s", error.message);
+        const struct as_tensor *tensor = model->layers[2].ffn_up;
+        cr_assert_eq(tensor->dtype, cases[i].dtype);
+        as_dequantize(tensor->dtype, tensor->data, values, count);
+        double largest = 0.0;
+        for (size_t j = 0; j < count; j++)
+            largest = fmax(largest, fabs((double)values[j] - (double)wanted[j]));
+        cr_assert(largest > 0.0 && largest < cases[i].error, "%s: %g", cases[i].text, largest);
+        as_model_close(model);
+    }
+    free(values);
+    as_model_close(exact);
+}
+
+/* The large shapes' default weights, without writing gigabytes. */
+Test(synthetic, default_weights)
 {
     struct as_synthetic synthetic;
-    struct as_error error = {0};
-    if (as_gguf_type_of(ASSAY_BF16)->served)
-        cr_skip("BF16 is served");
-    cr_assert_eq(as_synthetic_parse(&synthetic, "llama-1b", &error), AS_ERR_UNSUPPORTED);
-    cr_assert_not_null(strstr(error.message, "BF16"), "%s", error.message);
-    cr_assert_not_null(strstr(error.message, "weights= with one of f32"), "%s", error.message);
+    cr_assert_eq(as_synthetic_parse(&synthetic, "llama-1b", NULL), 0);
+    cr_assert_eq(synthetic.weights, ASSAY_BF16);
+    cr_assert_eq(as_synthetic_parse(&synthetic, "llama-8b", NULL), 0);
+    cr_assert_eq(synthetic.weights, ASSAY_BF16);
+    cr_assert_eq(as_synthetic_parse(&synthetic, "tiny,weights=bf16", NULL), 0);
 }
 
 Test(synthetic, specifications)
