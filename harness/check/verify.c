@@ -2,12 +2,14 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "as_clock.h"
 #include "as_memory.h"
 #include "as_text.h"
 #include "check/verify_feed.h"
+#include "probe/digest.h"
 
 #define GREEDY_POSITIONS 24 /* of the pass that keeps no logits */
 
@@ -50,6 +52,13 @@ static int check_positions(struct as_verify *verify, struct as_error *error)
     return 0;
 }
 
+static uint64_t digest_of(const struct as_model *model)
+{
+    char digest[17];
+    as_model_digest_cached(model, digest);
+    return strtoull(digest, NULL, 16);
+}
+
 int as_verify_open(const struct as_verify_options *options, struct as_verify *verify,
                    struct as_error *error)
 {
@@ -66,7 +75,7 @@ int as_verify_open(const struct as_verify_options *options, struct as_verify *ve
     if (code == 0 && options->prompt != NULL)
         verify->positions = verify->text.count;
     if (code == 0)
-        verify->digest = as_model_digest(verify->model);
+        verify->digest = digest_of(verify->model);
     else
         as_verify_close(verify);
     return code;
