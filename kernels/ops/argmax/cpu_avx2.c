@@ -60,7 +60,7 @@ CPU_AVX2 static struct assay_top scan(const float *logits, const uint8_t *signs,
         __m256 turned = _mm256_xor_ps(x, _mm256_castsi256_ps(sign));
         sum[0] = _mm256_add_pd(sum[0], _mm256_cvtps_pd(_mm256_castps256_ps128(turned)));
         sum[1] = _mm256_add_pd(sum[1], _mm256_cvtps_pd(_mm256_extractf128_ps(turned, 1)));
-        special = _mm256_fmadd_ps(x, _mm256_setzero_ps(), special); /* NaN from then on */
+        special = _mm256_or_ps(special, _mm256_sub_ps(x, x)); /* NaN unless x is finite */
         if (end - i < 8) { /* columns past the end must not win */
             x = _mm256_blendv_ps(none, x, _mm256_castsi256_ps(avx2_mask(end - i)));
         }
@@ -74,7 +74,8 @@ CPU_AVX2 static struct assay_top scan(const float *logits, const uint8_t *signs,
     _mm256_storeu_pd(part, _mm256_add_pd(sum[0], sum[1]));
     struct assay_top top = {.id = -1, .logit = -INFINITY, .margin = -INFINITY};
     top.projection = (part[0] + part[1]) + (part[2] + part[3]);
-    if (_mm256_movemask_ps(_mm256_cmp_ps(special, special, _CMP_UNORD_Q)) != 0) {
+    __m256i bits = _mm256_castps_si256(special);
+    if (!_mm256_testz_si256(bits, bits)) {
         scan_special(logits, begin, end, &top);
         return top;
     }
