@@ -83,6 +83,12 @@ static int check_request(const struct as_scheduler *s, const struct as_schedule_
                        (int)request->prompt_tokens, (int)s->options.context);
     /* The last sampled token needs no row: it is never run. */
     int64_t rows = (int64_t)request->prompt_tokens + request->max_output - 1;
+    if (rows > s->options.context && request->exact)
+        return as_fail(error, AS_ERR_USAGE,
+                       "a prompt of %d tokens and exactly %d of output need %lld rows, the context "
+                       "has %d; shorten them or raise the strategy's context",
+                       (int)request->prompt_tokens, (int)request->max_output, (long long)rows,
+                       (int)s->options.context);
     if (rows > s->options.context)
         rows = s->options.context;
     int64_t size = as_kv_pool_layer(s->pool, 0)->block_size;
