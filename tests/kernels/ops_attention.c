@@ -200,6 +200,7 @@ Test(ops_attention, padded_rows_are_zero)
     struct batch b;
     open_batch(&b, 4, 2, 32, 2, (const int32_t[]){2, 1}, (const int32_t[]){20, 9});
     fill_cache(&b);
+    b.cu_query[MAX_SEQUENCES] = 9; /* what lies in front of context[0] */
     b.token_sequence[1] = -1;
     b.token_sequence[3] = b.token_sequence[4] = -1;
     b.problem.node[0].tokens = b.metadata.tokens = 5;

@@ -1,6 +1,7 @@
 /* The small ops by hand: every variant of each, one and three threads. */
 #include <math.h>
 
+#include "device/cpu/avx2.h"
 #include "ops_common.h"
 
 #define NEAR(got, want, name)                                                         \
@@ -266,6 +267,8 @@ Test(ops_small, argmax_ties_and_margins)
     row[2048] = 4; /* the same in an earlier piece */
     check_top(row, 5000, (struct assay_top){2048, 0, 4, 0, 0});
     check_top(row, 2048, (struct assay_top){2047, 0, 3.5f, 4.5f, 0});
+    row[16] = row[9] = row[3000] = 5; /* a lower id in a higher lane, a higher id in another */
+    check_top(row, 5000, (struct assay_top){9, 0, 5, 0, 0});
 }
 
 /* C32: a NaN never wins, and is counted. */
@@ -278,6 +281,28 @@ Test(ops_small, argmax_of_nonfinite_rows)
               (struct assay_top){2, 2, 2, INFINITY, 0});
     check_top((const float[]){-INFINITY, -INFINITY}, 2,
               (struct assay_top){0, 2, -INFINITY, INFINITY, 0});
+}
+
+CPU_AVX2 static float exp_by_vector(float x)
+{
+    return _mm256_cvtss_f32(avx2_exp(_mm256_set1_ps(x)));
+}
+
+Test(ops_small, vector_exponential)
+{
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        cr_skip_test("no AVX2 here");
+    for (float x = -87.25f; x < 88.7f; x += 0.001953125f) {
+        double want = exp((double)x), got = exp_by_vector(x);
+        cr_assert(fabs(got - want) <= 2.4e-7 * want, "exp(%g) = %.9g, not %.9g", (double)x, got,
+                  want);
+    }
+    cr_assert_eq(exp_by_vector(0), 1);
+    cr_assert_eq(exp_by_vector(-INFINITY), 0);
+    cr_assert_eq(exp_by_vector(-1000), 0);
+    cr_assert_eq(exp_by_vector(INFINITY), INFINITY);
+    cr_assert_eq(exp_by_vector(89), INFINITY);
+    cr_assert(isnan(exp_by_vector(NAN)));
 }
 
 Test(ops_small, signs_are_fixed)
