@@ -108,8 +108,8 @@ static void choose_contexts(struct maker *m, int64_t most)
     for (int32_t s = 0; s < b->sequences; s++) {
         int64_t queries = b->cu_query[s + 1];
         int64_t history = most - queries;
-        if (m->options->kv_tokens > 0 && queries > 0) {
-            int64_t share = m->options->kv_tokens / (b->sequences * queries);
+        if (m->options->kv_tokens > 0) {
+            int64_t share = m->options->kv_tokens / (b->sequences * (queries > 0 ? queries : 1));
             history = history > share ? share : history;
         }
         b->context[s] = (int32_t)(queries + (history > 0 ? below(m, history + 1) : 0));

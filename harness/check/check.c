@@ -39,8 +39,10 @@ static int carry_out(struct order *order, struct as_check_result *result, struct
     uint64_t start = as_clock_ns();
     as_check_begin(result);
     as_isolate_rest(order->device);
-    int code = as_isolate(work, order, result, sizeof *result, as_isolated_seconds(CASE_SECONDS),
-                          stay, &died, how, sizeof how, error);
+    struct as_isolation isolation;
+    as_isolate_start(&isolation, work, order, result, sizeof *result,
+                     as_isolated_seconds(CASE_SECONDS), stay, error);
+    int code = as_isolate_end(&isolation, &died, how, sizeof how, error);
     if (died) {
         result->passed = false;
         snprintf(result->reason, sizeof result->reason, "%s %s", order->variant->name, how);

@@ -43,9 +43,9 @@ int as_check_variant(const struct assay_variant *variant, const struct assay_pro
                      struct assay_device *device, struct as_check_result *result,
                      struct as_error *error);
 
-/* Checks one class of problems (stamps.h) at a bounded price, some milliseconds: its size dense, and
- * an odd size with rows apart, by the device's own number of threads. Where truth would cost more
- * than some 400,000 multiply-adds, linear is checked on fewer output columns (all of k, the same
+/* Checks one class of problems (stamps.h) at a bounded price, some milliseconds: its size dense, twice,
+ * and an odd size with rows apart, once, by the device's own number of threads. Where truth would cost more
+ * than some 200,000 multiply-adds, linear is checked on fewer output columns (all of k, the same
  * remainder mod 32), attention with a long history for its longest sequence alone, other ops on
  * fewer rows, and truth is computed for a sample of rows that holds the first, the last and the
  * dearest one; of the other rows it is only asked that they were written and are finite. */

@@ -25,6 +25,7 @@ void as_checker_close(struct as_checker *checker);
 struct as_check_depth {
     bool dense, apart; /* layouts */
     bool promises;     /* flags and refresh too */
+    bool once;         /* no second run */
     int32_t threads;   /* a team of that size; 0 = teams of one, two and three */
     bool counted;      /* errors enter result->total */
 };

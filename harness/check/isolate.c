@@ -87,20 +87,36 @@ static void settle(unsigned seconds)
     alarm(seconds);
 }
 
-int as_isolate(int (*work)(void *context, struct as_isolated *isolated, void *result),
-               void *context, void *result, size_t result_size, unsigned seconds, bool inline_only,
-               bool *died, char *how, size_t how_size, struct as_error *error)
+static void work_here(struct as_isolation *isolation,
+                      int (*work)(void *context, struct as_isolated *isolated, void *result),
+                      void *context, struct as_error *error)
 {
-    *died = false;
-    size_t bytes = RESULT_AT + result_size;
-    void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t child = -1;
-    if (shared != MAP_FAILED && !inline_only) {
+    struct as_isolated here = {0};
+    isolation->code = work(context, &here, isolation->result);
+    if (isolation->code != 0)
+        as_fail(error, isolation->code, "%s", here.error.message);
+}
+
+void as_isolate_start(struct as_isolation *isolation,
+                      int (*work)(void *context, struct as_isolated *isolated, void *result),
+                      void *context, void *result, size_t result_size, unsigned seconds,
+                      bool inline_only, struct as_error *error)
+{
+    *isolation = (struct as_isolation){.child = -1,
+                                       .bytes = RESULT_AT + result_size,
+                                       .result = result,
+                                       .result_size = result_size,
+                                       .seconds = seconds};
+    void *shared = inline_only ? MAP_FAILED
+                               : mmap(NULL, isolation->bytes, PROT_READ | PROT_WRITE,
+                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared != MAP_FAILED) {
+        isolation->shared = shared;
         memcpy((char *)shared + RESULT_AT, result, result_size);
-        child = fork();
+        isolation->child = fork();
     }
-    struct as_isolated *isolated = shared;
-    if (child == 0) {
+    if (isolation->child == 0) {
+        struct as_isolated *isolated = shared;
         settle(seconds);
         isolated->forked = true;
         isolated->seconds = seconds;
@@ -108,24 +124,29 @@ int as_isolate(int (*work)(void *context, struct as_isolated *isolated, void *re
         isolated->finished = true;
         _exit(0);
     }
-    if (child < 0) {
-        struct as_isolated here = {0};
-        int code = work(context, &here, result);
-        if (shared != MAP_FAILED)
-            munmap(shared, bytes);
-        return code == 0 ? 0 : as_fail(error, code, "%s", here.error.message);
+    if (isolation->child < 0)
+        work_here(isolation, work, context, error);
+}
+
+int as_isolate_end(struct as_isolation *isolation, bool *died, char *how, size_t how_size,
+                   struct as_error *error)
+{
+    const struct as_isolated *isolated = isolation->shared;
+    int status = 0, code = isolation->code;
+    *died = false;
+    if (isolation->child > 0) {
+        while (waitpid(isolation->child, &status, 0) < 0 && errno == EINTR)
+            continue;
+        memcpy(isolation->result, (char *)isolation->shared + RESULT_AT, isolation->result_size);
+        code = isolated->finished ? isolated->code : 0;
+        *died = !isolated->finished;
     }
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        continue;
-    memcpy(result, (char *)shared + RESULT_AT, result_size);
-    int code = 0;
-    if (!isolated->finished) {
-        *died = true;
-        describe_death(status, isolated, seconds, how, how_size);
-    } else if (isolated->code != 0) {
-        code = as_fail(error, isolated->code, "%s", isolated->error.message);
-    }
-    munmap(shared, bytes);
+    if (*died)
+        describe_death(status, isolated, isolation->seconds, how, how_size);
+    if (isolation->child > 0 && code != 0)
+        as_fail(error, code, "%s", isolated->error.message);
+    if (isolation->shared != NULL)
+        munmap(isolation->shared, isolation->bytes);
+    *isolation = (struct as_isolation){.child = -1};
     return code;
 }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "as_error.h"
 #include "kernel.h"
@@ -18,15 +19,30 @@ struct as_isolated {
     unsigned seconds; /* that it may take for one thing */
 };
 
-/* Runs work(context, isolated, result) in a child with `seconds` of time, `result` (result_size
- * bytes, copied in before and out after) shared. Returns what the work returned.
- *
- * Where the child dies, `*died` is true, `how` says of what ("died of SIGSEGV while ..."), the
- * result is as far as it got, and 0 is returned. With `inline_only`, or where nothing can be
- * forked, the work is done here. */
-int as_isolate(int (*work)(void *context, struct as_isolated *isolated, void *result),
-               void *context, void *result, size_t result_size, unsigned seconds, bool inline_only,
-               bool *died, char *how, size_t how_size, struct as_error *error);
+/* A child at work. */
+struct as_isolation {
+    pid_t child; /* -1: the work was done here, by as_isolate_start */
+    void *shared;
+    size_t bytes;
+    void *result;
+    size_t result_size;
+    unsigned seconds;
+    int code; /* of work done here */
+};
+
+/* Runs work(context, isolated, result) in a child with `seconds` of time for one thing, `result`
+ * (result_size bytes, copied in before and out by as_isolate_end) shared. With `inline_only`, or
+ * where nothing can be forked, the work is done here and now. */
+void as_isolate_start(struct as_isolation *isolation,
+                      int (*work)(void *context, struct as_isolated *isolated, void *result),
+                      void *context, void *result, size_t result_size, unsigned seconds,
+                      bool inline_only, struct as_error *error);
+
+/* Waits for the child. Returns what the work returned. Where the child died, `*died` is true,
+ * `how` says of what ("died of SIGSEGV while ..."), the result is as far as it got, and 0 is
+ * returned. */
+int as_isolate_end(struct as_isolation *isolation, bool *died, char *how, size_t how_size,
+                   struct as_error *error);
 
 /* Waits until the device's threads have come to rest, by giving them nothing to do. Before a fork:
  * a thread that is just starting may hold locks (AddressSanitizer's are not undone in the child),

@@ -11,6 +11,7 @@
 #include "as_memory.h"
 #include "as_text.h"
 #include "check/checker.h"
+#include "device/cpu/cpu_device.h"
 
 /* A file of stamps is some hundred lines of 200 bytes; anything near this is not one. */
 #define MOST_BYTES (4u << 20)
@@ -19,6 +20,9 @@
 
 /* Time for one case, which takes milliseconds. */
 #define CHECK_SECONDS 60
+
+/* Processes that check at once, at most. */
+#define MOST_WORKERS 8
 
 /* ---- classes ------------------------------------------------------------------------------ */
 
@@ -99,13 +103,22 @@ static void open_stamps(struct stamps *stamps, const struct assay_device *device
     read_stamps(stamps);
 }
 
+/* The build id behind the last variant asked for: needs come in long runs of one variant. */
+struct last_id {
+    const struct assay_variant *variant;
+    char id[80];
+};
+
 /* The line's first word: a checksum over all that a stamp depends on. */
-static void key_of(const struct stamps *stamps, const struct as_check_need *need, char key[17])
+static void key_of(const struct stamps *stamps, const struct as_check_need *need,
+                   struct last_id *last, char key[17])
 {
-    char id[80], words[1024];
-    as_build_id_of(need->variant, id, sizeof id);
+    char words[1024];
+    if (last->variant != need->variant)
+        as_build_id_of(need->variant, last->id, sizeof last->id);
+    last->variant = need->variant;
     as_problem_class_words(&need->problem, words, sizeof words);
-    uint64_t hash = as_hash64(id, strlen(id), 1);
+    uint64_t hash = as_hash64(last->id, strlen(last->id), 1);
     hash = as_hash64(stamps->machine, strlen(stamps->machine), hash);
     hash = as_hash64(need->variant->name, strlen(need->variant->name), hash);
     hash = as_hash64(words, strlen(words), hash);
@@ -130,7 +143,6 @@ struct item {
     bool stamped;
 };
 
-/* Different needs, with their results; `next` is where the child stands. */
 struct job {
     struct assay_device *device;
     struct item *item;
@@ -139,9 +151,19 @@ struct job {
     void *watch_context;
 };
 
+/* Takes every `step`th item from `next` on; `next` and the results live in memory that the child
+ * shares, `item` i has result i / step. */
 struct progress {
     size_t next;
     struct as_check_result result[];
+};
+
+struct worker {
+    const struct job *job;
+    size_t first, step;
+    struct progress *progress;
+    size_t bytes;
+    struct as_isolation isolation;
 };
 
 static void report(const struct job *job, size_t done)
@@ -159,17 +181,19 @@ static void report(const struct job *job, size_t done)
 
 static int check_items(void *context, struct as_isolated *isolated, void *shared)
 {
-    const struct job *job = context;
+    const struct worker *worker = context;
+    const struct job *job = worker->job;
     struct progress *progress = shared;
     struct as_checker checker;
     int code = 0;
     as_checker_open(&checker, job->device, isolated);
-    for (; code == 0 && progress->next < job->items; progress->next++) {
+    for (; code == 0 && progress->next < job->items; progress->next += worker->step) {
         const struct item *item = &job->item[progress->next];
-        struct as_check_result *result = &progress->result[progress->next];
+        struct as_check_result *result = &progress->result[progress->next / worker->step];
         if (item->stamped)
             continue;
-        report(job, progress->next);
+        if (worker->first == 0)
+            report(job, progress->next);
         as_check_begin(result);
         code = as_checker_class(&checker, item->need->variant, &item->need->problem, result);
         as_check_end(result);
@@ -178,25 +202,58 @@ static int check_items(void *context, struct as_isolated *isolated, void *shared
     return code;
 }
 
-/* Starts a new child after each that died, behind the check that killed it. */
-static int check_all(struct job *job, struct progress *progress, size_t bytes,
-                     struct as_error *error)
+static void start_worker(struct worker *worker, struct as_error *error)
 {
-    bool stay = job->device->backend != ASSAY_CPU || as_isolated_inline();
-    int code = 0;
-    as_isolate_rest(job->device);
-    while (code == 0 && progress->next < job->items) {
+    bool stay = worker->job->device->backend != ASSAY_CPU || as_isolated_inline();
+    as_isolate_start(&worker->isolation, check_items, worker, worker->progress, worker->bytes,
+                     as_isolated_seconds(CHECK_SECONDS), stay, error);
+}
+
+/* Waits, and starts a new child after each that died, behind the check that killed it. */
+static int finish_worker(struct worker *worker, struct as_error *error)
+{
+    for (;;) {
         bool died;
         char how[600];
-        code = as_isolate(check_items, job, progress, bytes, as_isolated_seconds(CHECK_SECONDS),
-                          stay, &died, how, sizeof how, error);
-        if (!died)
-            continue;
-        struct as_check_result *result = &progress->result[progress->next];
+        int code = as_isolate_end(&worker->isolation, &died, how, sizeof how, error);
+        if (!died || worker->progress->next >= worker->job->items)
+            return code;
+        struct as_check_result *result =
+            &worker->progress->result[worker->progress->next / worker->step];
         result->passed = false;
         snprintf(result->reason, sizeof result->reason, "%s %s",
-                 job->item[progress->next].need->variant->name, how);
-        progress->next++;
+                 worker->job->item[worker->progress->next].need->variant->name, how);
+        worker->progress->next += worker->step;
+        start_worker(worker, error);
+    }
+}
+
+/* Truth is computed by one thread: several workers at once keep the machine busy. */
+static int check_all(const struct job *job, struct as_check_result *results, struct as_error *error)
+{
+    struct worker worker[MOST_WORKERS] = {0};
+    size_t workers = job->device->backend != ASSAY_CPU ? 1 : (size_t)as_cpu_count();
+    workers = workers > MOST_WORKERS ? MOST_WORKERS : workers;
+    int code = 0;
+    as_isolate_rest(job->device);
+    for (size_t w = 0; w < workers; w++) {
+        size_t bytes =
+            sizeof(struct progress) + (job->items / workers + 1) * sizeof(struct as_check_result);
+        worker[w] = (struct worker){.job = job, .first = w, .step = workers, .bytes = bytes};
+        worker[w].progress = as_calloc(error, bytes, 1, "the checks' results");
+        if (worker[w].progress == NULL) {
+            code = AS_ERR_MEMORY;
+            break;
+        }
+        worker[w].progress->next = w;
+        start_worker(&worker[w], error);
+    }
+    for (size_t w = 0; w < workers && worker[w].progress != NULL; w++) {
+        int failed = finish_worker(&worker[w], error);
+        code = code != 0 ? code : failed;
+        for (size_t i = w; i < job->items; i += workers)
+            results[i] = worker[w].progress->result[i / workers];
+        free(worker[w].progress);
     }
     report(job, job->items);
     return code;
@@ -204,7 +261,8 @@ static int check_all(struct job *job, struct progress *progress, size_t bytes,
 
 /* Adds the new stamps to what the file holds by now. A cache that cannot be written is not an
  * error: it only makes the next run slower. */
-static void store(struct stamps *stamps, const struct job *job, const struct progress *progress)
+static void store(struct stamps *stamps, const struct job *job,
+                  const struct as_check_result *results)
 {
     struct as_text text = {0};
     bool news = false;
@@ -213,12 +271,11 @@ static void store(struct stamps *stamps, const struct job *job, const struct pro
     for (size_t i = 0; i < job->items; i++) {
         const struct item *item = &job->item[i];
         char words[1024];
-        if (item->stamped || !progress->result[i].passed || stamped(stamps, item->key))
+        if (item->stamped || !results[i].passed || stamped(stamps, item->key))
             continue;
         as_problem_class_words(&item->need->problem, words, sizeof words);
         as_text_addf(&text, "%s %s | %s | %.3g of the allowed error, RMS %.3g ulp\n", item->key,
-                     item->need->variant->name, words, progress->result[i].ratio,
-                     progress->result[i].rms_ulp);
+                     item->need->variant->name, words, results[i].ratio, results[i].rms_ulp);
         news = true;
     }
     if (news && !text.failed && stamps->path[0] != '\0')
@@ -231,9 +288,10 @@ static size_t collect(const struct stamps *stamps, const struct as_check_need *n
                       struct item *item)
 {
     size_t items = 0;
+    struct last_id last = {0};
     for (size_t i = 0; i < count; i++) {
         char key[17];
-        key_of(stamps, &needs[i], key);
+        key_of(stamps, &needs[i], &last, key);
         size_t j = 0;
         while (j < items && strcmp(item[j].key, key) != 0)
             j++;
@@ -260,24 +318,24 @@ int as_check_needed(struct assay_device *device, const struct as_check_need *nee
         return AS_ERR_MEMORY;
     open_stamps(&stamps, device);
     job.items = collect(&stamps, needs, count, job.item);
-    size_t bytes = sizeof(struct progress) + job.items * sizeof(struct as_check_result);
-    struct progress *progress = as_calloc(error, bytes, 1, "the checks' results");
-    int code = progress == NULL ? AS_ERR_MEMORY : 0;
+    struct as_check_result *results =
+        as_calloc(error, job.items, sizeof *results, "the checks' results");
+    int code = results == NULL ? AS_ERR_MEMORY : 0;
     summary->needed = job.items;
     for (size_t i = 0; i < job.items; i++)
         summary->stamped += job.item[i].stamped;
     if (code == 0 && summary->stamped < summary->needed) {
-        code = check_all(&job, progress, bytes, error);
-        store(&stamps, &job, progress);
+        code = check_all(&job, results, error);
+        store(&stamps, &job, results);
     }
     for (size_t i = 0; code == 0 && i < job.items; i++) {
-        bool passed = job.item[i].stamped || progress->result[i].passed;
+        bool passed = job.item[i].stamped || results[i].passed;
         summary->passed += passed;
         if (!passed && summary->failed++ == 0)
-            memcpy(summary->reason, progress->result[i].reason, sizeof summary->reason);
+            memcpy(summary->reason, results[i].reason, sizeof summary->reason);
     }
     summary->seconds = (double)(as_clock_ns() - start) * 1e-9;
-    free(progress);
+    free(results);
     free(job.item);
     free(stamps.text);
     return code;
