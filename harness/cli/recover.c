@@ -65,6 +65,25 @@ static bool default_output(const char *work, char *output, size_t size)
     return used > 0 && (size_t)used < size;
 }
 
+/* A whole report is worth more than what is left of a run: none is replaced unasked, and nothing
+ * but a report is replaced at all. */
+static bool may_write(const char *output, bool asked)
+{
+    static const char signature[8] = "\211HDF\r\n\032\n";
+    char start[8];
+    FILE *file = fopen(output, "rbe");
+    if (file == NULL)
+        return true;
+    bool report = fread(start, 1, sizeof start, file) == sizeof start &&
+                  memcmp(start, signature, sizeof start) == 0;
+    fclose(file);
+    if (asked && report)
+        return true;
+    fprintf(stderr, "assay recover: %s is there already%s; name %s file with -o\n", output,
+            report ? "" : " and is not a report", asked ? "another" : "the");
+    return false;
+}
+
 static void say(const struct as_merge_summary *s, const char *output)
 {
     printf("%s: %u runs, %s requests, %s steps, %s launches\n", as_words_safe(output), s->runs,
@@ -88,10 +107,12 @@ int as_command_recover(int argc, char **argv)
     struct as_merge_summary summary;
     struct as_error error = {0};
     char output[4096];
+    bool asked;
     if (!as_option_names_known(argc, argv, options) ||
         argp_parse(&argp, argc, argv, 0, NULL, &arguments) != 0)
         return EXIT_WRONG;
-    if (arguments.output == NULL) {
+    asked = arguments.output != NULL;
+    if (!asked) {
         if (!default_output(arguments.work, output, sizeof output)) {
             fprintf(stderr,
                     "assay recover: the name %s does not end in \".work\"; say with -o "
@@ -101,6 +122,8 @@ int as_command_recover(int argc, char **argv)
         }
         arguments.output = output;
     }
+    if (!may_write(arguments.output, asked))
+        return EXIT_WRONG;
     if (as_merge(arguments.work, arguments.output, &summary, &error) != AS_OK) {
         fprintf(stderr, "assay recover: %s\n", error.message);
         return EXIT_WRONG;
