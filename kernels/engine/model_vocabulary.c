@@ -152,6 +152,10 @@ static int read_ids(struct as_model_storage *storage, struct as_error *error)
         if (code != 0)
             return code;
     }
+    const int32_t ends[] = {vocabulary->eos, vocabulary->eot};
+    for (size_t i = 0; i < 2; i++)
+        if (ends[i] >= 0 && (i == 0 || ends[i] != ends[0]))
+            vocabulary->ends[vocabulary->end_count++] = ends[i];
     return 0;
 }
 
