@@ -1,4 +1,5 @@
 #include <argp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,8 @@ int main(int argc, char **argv)
 {
     /* argp's own exit status for wrong use is 64; ours is 2, for every command. */
     argp_err_exit_status = 2;
+    /* A file that may not grow is an error of the write, for every command, not a death. */
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_help(stderr);
         return 2;
