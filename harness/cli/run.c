@@ -8,11 +8,12 @@
 #include "as_text.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "replay/arrivals.h"
 #include "replay/parent.h"
 
 #define MAX_STRATEGIES 32
 
-enum { OPTION_LIMIT = 256, OPTION_MODE, OPTION_REPEAT, OPTION_TRACED, OPTION_SET, OPTION_TEMPLATE };
+enum { OPTION_LIMIT = 256, OPTION_MODE, OPTION_CONCURRENCY, OPTION_REPEAT, OPTION_TRACED, OPTION_SET, OPTION_TEMPLATE };
 
 static const struct argp_option options[] = {
     {"model", 'm', "MODEL", 0, "a GGUF file, or synthetic:SHAPE", 0},
@@ -22,7 +23,11 @@ static const struct argp_option options[] = {
     {"set", OPTION_SET, "FIELD=VALUE", 0, "override a field of every strategy", 0},
     {"output", 'o', "REPORT", 0, "the HDF5 report to write (default report.h5)", 0},
     {"limit", OPTION_LIMIT, "N", 0, "replay the first N requests only", 0},
-    {"mode", OPTION_MODE, "MODE", 0, "offline: every request is there at the start (default)", 0},
+    {"mode", OPTION_MODE, "MODE", 0,
+     "offline: every request at the start (default); open: at the workload's times; closed: "
+     "--concurrency of them in flight",
+     0},
+    {"concurrency", OPTION_CONCURRENCY, "N", 0, "requests in flight in closed mode (default 1)", 0},
     {"repeat", OPTION_REPEAT, "N", 0, "timing passes of each strategy (default 1)", 0},
     {"traced", OPTION_TRACED, "N", 0,
      "passes that record every launch, at the end (default 1)", 0},
@@ -98,18 +103,25 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case OPTION_TRACED:
         a->run.traced = (uint32_t)number(state, "--traced", argument, 0, 1000);
         return 0;
+    case OPTION_CONCURRENCY:
+        a->run.concurrency = (uint32_t)number(state, "--concurrency", argument, 1, 65536);
+        return 0;
     case OPTION_TEMPLATE:
         a->run.chat_template = argument;
         return 0;
     case OPTION_MODE:
-        if (strcmp(argument, "offline") != 0)
-            argp_error(state, "--mode %s is not served; this build replays offline", argument);
+        if (as_mode_by_name(argument) < 0)
+            argp_error(state, "--mode is offline, open or closed, not \"%s\"", argument);
         a->run.mode = argument;
         return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "\"%s\" belongs to no option", argument);
         return 0;
     case ARGP_KEY_END:
+        if (a->run.concurrency > 0 && strcmp(a->run.mode, "closed") != 0)
+            argp_error(state, "--concurrency belongs to --mode closed");
+        if (a->run.concurrency == 0)
+            a->run.concurrency = 1;
         if (a->run.model == NULL || a->run.workload == NULL || a->run.strategies == 0)
             argp_error(state, "--model, --workload and at least one --strategy are needed");
         return 0;
@@ -143,7 +155,7 @@ static int report(const struct arguments *a, const struct as_run_summary *summar
         return code == AS_ERR_WRONG ? 1 : 2;
     }
     if (summary->invalid > 0)
-        fprintf(stderr, "assay run: %u of %u runs failed; the first: %s\n", summary->invalid,
+        fprintf(stderr, "assay run: %u of %u runs failed or are not valid; the first: %s\n", summary->invalid,
                 summary->runs, summary->first_failure);
     if (!a->quiet)
         fprintf(stderr, "%u runs written to %s; `assay show %s` prints them\n", summary->runs,

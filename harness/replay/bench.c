@@ -24,7 +24,10 @@ int as_bench_open(const struct as_bench_options *options, struct as_bench *bench
         code = as_model_open(options->model, &bench->model, error);
     if (code == 0) {
         const struct as_strategy *strategy = &bench->strategy;
-        code = as_cpu_device_open(&bench->device, strategy->threads,
+        int32_t threads = strategy->threads;
+        if (threads == 0 && options->spare_cpu && as_cpu_count() > 1)
+            threads = as_cpu_count() - 1;
+        code = as_cpu_device_open(&bench->device, threads,
                                   strategy->affinity_count > 0 ? strategy->affinity : NULL, error);
     }
     if (code == 0) {

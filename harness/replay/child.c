@@ -22,6 +22,7 @@ struct child {
     const struct as_template *chat;
     struct as_recorder *recorder;
     const char *folder;
+    char remark[256]; /* why a run that ended well is not valid, or "" */
     uint64_t started;
     struct as_error *error;
 };
@@ -61,9 +62,11 @@ static int put_run(struct child *child, const struct as_session_summary *summary
         row.peak_rss = peak_rss();
         row.recording_ns = as_recorder_cost(child->folder);
         row.exit = summary->failed > 0 ? 2 : 0;
-        row.valid = summary->failed == 0;
-        if (summary->failed > 0)
-            row.invalid_reason = as_spool_string(spool, summary->first_failure);
+        row.valid = summary->failed == 0 && summary->not_the_load[0] == '\0';
+        if (!row.valid)
+            row.invalid_reason = as_spool_string(spool, summary->failed > 0
+                                                            ? summary->first_failure
+                                                            : summary->not_the_load);
     }
     return as_spool_put(spool, AS_TABLE_RUNS, &row);
 }
@@ -103,6 +106,7 @@ static int open_child(struct child *child)
                                                  .set = child->job.set,
                                                  .sets = child->job.sets,
                                                  .context = as_session_context(child->workload),
+                                                 .spare_cpu = strcmp(child->job.mode, "open") == 0,
                                                  .plans_only = true};
         code = as_bench_open(&options, &child->bench, child->error);
     }
@@ -130,7 +134,8 @@ static int replay(struct child *child)
                                                .chat = child->chat,
                                                .recorder = child->recorder,
                                                .run = child->job.run,
-                                               .mode = AS_MODE_OFFLINE,
+                                               .mode = (enum as_mode)as_mode_by_name(child->job.mode),
+                                               .concurrency = child->job.concurrency,
                                                .progress = print_progress};
     struct as_session_summary summary;
     struct as_spool *spool = as_recorder_spool(child->recorder);
@@ -148,6 +153,7 @@ static int replay(struct child *child)
     }
     if (code != 0 && child->error->code == 0)
         as_recorder_failed(child->recorder, child->error);
+    snprintf(child->remark, sizeof child->remark, "%s", summary.not_the_load);
     if (code == 0 && summary.failed > 0)
         code = as_fail(child->error, AS_ERR_WRONG, "%zu of %zu requests failed; %s",
                        summary.failed, child->workload->count, summary.first_failure);
@@ -203,7 +209,8 @@ int as_child_run(const char *folder)
     close_child(&child);
     done.exit = code == 0 ? 0 : 2;
     snprintf(done.build_id, sizeof done.build_id, "%s", as_build_id());
-    snprintf(done.message, sizeof done.message, "%s", error.message);
+    snprintf(done.message, sizeof done.message, "%s",
+             error.message[0] != '\0' ? error.message : child.remark);
     struct as_error unwritten = {0};
     if (as_done_write(&done, folder, &unwritten) != 0) {
         fprintf(stderr, "assay child: %s\n", unwritten.message);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "as_file.h"
+#include "replay/arrivals.h"
 
 #define JSON_LIMIT (1u << 20)
 
@@ -50,11 +51,12 @@ int as_job_write(const struct as_job *job, const char *folder, struct as_error *
     for (uint32_t i = 0; i < job->sets; i++)
         json_array_append_new(sets, json_string(job->set[i]));
     json_t *json = json_pack(
-        "{s:i, s:I, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:s*, s:s, s:o}", "protocol", AS_PROTOCOL,
+        "{s:i, s:I, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:s*, s:s, s:I, s:o}", "protocol", AS_PROTOCOL,
         "run", (json_int_t)job->run, "repetition", (json_int_t)job->repetition, "order",
         (json_int_t)job->order, "pass", job->pass == AS_PASS_TRACED ? "traced" : "timing", "limit",
         (json_int_t)job->limit, "model", job->model, "workload", job->workload, "strategy",
-        job->strategy, "chat_template", job->chat_template, "mode", job->mode, "set", sets);
+        job->strategy, "chat_template", job->chat_template, "mode", job->mode,
+        "concurrency", (json_int_t)job->concurrency, "set", sets);
     return write_json(json, folder, "job.json", error);
 }
 
@@ -62,7 +64,8 @@ static int refuse_unknown_keys(json_t *json, const char *folder, struct as_error
 {
     static const char *const known[] = {"protocol", "run",      "repetition",    "order",
                                         "pass",     "limit",    "model",         "workload",
-                                        "strategy", "mode",     "chat_template", "set"};
+                                        "strategy", "mode",     "chat_template", "set",
+                                        "concurrency"};
     const char *key;
     json_t *value;
     json_object_foreach(json, key, value)
@@ -83,7 +86,7 @@ static int unpack_job(struct as_job *job, json_t *json, const char *folder,
                       struct as_error *error)
 {
     int protocol = 0;
-    json_int_t run, repetition, order, limit;
+    json_int_t run, repetition, order, limit, concurrency;
     const char *pass;
     json_t *sets = NULL;
     json_error_t problem;
@@ -91,21 +94,26 @@ static int unpack_job(struct as_job *job, json_t *json, const char *folder,
     if (code != 0)
         return code;
     if (json_unpack_ex(json, &problem, 0,
-                       "{s:i, s:I, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s?s, s:s, s:o}", "protocol",
+                       "{s:i, s:I, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s?s, s:s, s:I, s:o}", "protocol",
                        &protocol, "run", &run, "repetition", &repetition, "order", &order, "pass",
                        &pass, "limit", &limit, "model", &job->model, "workload", &job->workload,
                        "strategy", &job->strategy, "chat_template", &job->chat_template, "mode",
-                       &job->mode, "set", &sets) != 0)
+                       &job->mode, "concurrency", &concurrency, "set", &sets) != 0)
         return as_fail(error, AS_ERR_DATA, "%s/job.json: %s", folder, problem.text);
     if (protocol != AS_PROTOCOL)
         return as_fail(error, AS_ERR_DATA, "%s/job.json speaks protocol %d, this build %d", folder,
                        protocol, AS_PROTOCOL);
-    if (run < 0 || repetition < 0 || order < 0 || limit < 0 || json_array_size(sets) > AS_JOB_SETS)
+    if (run < 0 || repetition < 0 || order < 0 || limit < 0 || concurrency < 0 ||
+        concurrency > UINT32_MAX || json_array_size(sets) > AS_JOB_SETS)
         return as_fail(error, AS_ERR_DATA, "%s/job.json: a number is out of range", folder);
+    if (as_mode_by_name(job->mode) < 0)
+        return as_fail(error, AS_ERR_DATA, "%s/job.json: this build knows no mode \"%s\"", folder,
+                       job->mode);
     job->run = (uint32_t)run;
     job->repetition = (uint32_t)repetition;
     job->order = (uint32_t)order;
     job->limit = (uint64_t)limit;
+    job->concurrency = (uint32_t)concurrency;
     job->pass = strcmp(pass, "traced") == 0 ? AS_PASS_TRACED : AS_PASS_TIMING;
     job->sets = (uint32_t)json_array_size(sets);
     for (uint32_t i = 0; i < job->sets; i++) {

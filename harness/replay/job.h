@@ -22,7 +22,8 @@ struct as_job {
     const char *workload;   /* path */
     const char *strategy;   /* name or path */
     const char *chat_template; /* NULL = by digest */
-    const char *mode;       /* "offline" */
+    const char *mode;       /* "offline", "open" or "closed" */
+    uint32_t concurrency;   /* closed: requests in flight */
     const char *set[AS_JOB_SETS];
     uint32_t sets;
     void *storage; /* what the strings point into after as_job_read() */
@@ -40,7 +41,7 @@ struct as_done {
     int32_t exit;
     char build_id[64];
     char plan_digest[17];
-    char message[1024];  /* why it failed, or "" */
+    char message[1024];  /* why it failed, or why its run is not valid, or "" */
     char *strategy;      /* resolved, as YAML; the reader frees it */
 };
 

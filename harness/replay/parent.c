@@ -189,17 +189,18 @@ static void put_end(struct parent *parent, const struct as_job *job,
     row.strategy = as_spool_string(parent->spool, job->strategy);
     row.exit = end->exit < 0 ? AS_UNKNOWN_U32 : (uint32_t)end->exit;
     row.signal = (uint32_t)end->signal;
-    row.valid = end->exit == 0;
+    if (end->exit != 0 || done->message[0] != '\0')
+        row.valid = 0;
     if (end->signal != 0)
         snprintf(reason, sizeof reason, "the child was killed by signal %d (%s)", end->signal,
                  strsignal(end->signal));
-    else if (end->exit != 0)
+    else if (row.valid == 0)
         snprintf(reason, sizeof reason, "%s",
                  done->message[0] != '\0' ? done->message : "the child failed without a word");
     if (reason[0] != '\0')
         row.invalid_reason = as_spool_string(parent->spool, reason);
     as_spool_put(parent->spool, AS_TABLE_RUNS, &row);
-    if (row.valid)
+    if (row.valid != 0)
         return;
     parent->summary->invalid++;
     if (parent->summary->first_failure[0] == '\0')
@@ -220,6 +221,7 @@ static int run_child(struct parent *parent, size_t strategy, enum as_pass pass, 
                          .strategy = o->strategy[strategy],
                          .chat_template = o->chat_template,
                          .mode = o->mode,
+                         .concurrency = o->concurrency,
                          .sets = (uint32_t)o->sets};
     for (size_t i = 0; i < o->sets; i++)
         job.set[i] = o->set[i];

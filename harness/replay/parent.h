@@ -15,7 +15,8 @@ struct as_run_options {
     uint32_t repeat;    /* timing passes of each strategy, at least 1 */
     uint32_t traced;    /* traced passes of each strategy, at the end */
     const char *chat_template; /* NULL = recognised by digest */
-    const char *mode;          /* "offline" */
+    const char *mode;          /* "offline", "open" or "closed" */
+    uint32_t concurrency;      /* closed: requests in flight, at least 1 */
     const char *command_line;  /* for the report */
     /* Called as a run goes on: `what` is "naive, timing 1 of 2"; done and total count requests
      * (total 0: a phase without a count). May be NULL. */

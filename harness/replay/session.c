@@ -5,6 +5,7 @@
 
 #include "as_clock.h"
 #include "as_memory.h"
+#include "replay/validity.h"
 #include "schedule/schedule.h"
 
 #define PROGRESS_NS 100000000u
@@ -19,12 +20,11 @@ struct session {
     const struct as_session_options *options;
     struct as_session_summary *summary;
     struct as_stage *stage;
+    struct as_arrivals *arrivals;
     struct as_scheduler *scheduler;
     struct as_sampler *sampler;
     struct entry *entry; /* one a request, by its place in the workload */
-    size_t sent, ended;
-    int32_t *candidates; /* ids that lengths-only prompts are made of */
-    size_t candidate_count;
+    size_t ended;
     int32_t end[2]; /* ids that end generation */
     uint32_t step;
     uint64_t last_progress;
@@ -50,7 +50,10 @@ static int end_request(struct session *s, size_t index, uint8_t outcome, uint8_t
         s->summary->done++;
     else
         s->summary->failed++;
-    return as_spool_put(as_recorder_spool(s->options->recorder), AS_TABLE_REQUESTS, &entry->row);
+    int code = as_arrivals_ended(s->arrivals, index, entry->row.done, s->error);
+    return code != 0 ? code
+                     : as_spool_put(as_recorder_spool(s->options->recorder), AS_TABLE_REQUESTS,
+                                    &entry->row);
 }
 
 static int fail_request(struct session *s, size_t index, uint8_t outcome, const char *why)
@@ -63,7 +66,7 @@ static int fail_request(struct session *s, size_t index, uint8_t outcome, const 
 
 /* ---- arrivals ----------------------------------------------------------------------------- */
 
-static void begin_entry(struct session *s, size_t index, uint64_t scheduled)
+static void begin_entry(struct session *s, size_t index)
 {
     const struct as_workload_request *request = &s->options->workload->requests[index];
     struct as_spool *spool = as_recorder_spool(s->options->recorder);
@@ -73,91 +76,12 @@ static void begin_entry(struct session *s, size_t index, uint64_t scheduled)
     row->request = (uint32_t)index;
     row->name = as_spool_string(spool, request->id);
     row->class_name = as_spool_string(spool, request->class_name);
-    row->scheduled = scheduled;
     row->cached_tokens = 0;
     row->output_tokens = 0;
     row->preemptions = 0;
     row->requeue_ns = 0;
     if (request->output.exact)
         row->exact_tokens = request->output.n;
-}
-
-static int synthesize(struct session *s, const struct as_workload_request *request,
-                      int32_t **tokens)
-{
-    const struct as_session_options *o = s->options;
-    if (s->candidates == NULL) {
-        int code = as_tokenizer_round_trip(o->tokenizer, &s->candidates, &s->candidate_count,
-                                           s->error);
-        if (code != 0)
-            return code;
-    }
-    *tokens = as_calloc(s->error, request->length, sizeof **tokens, "a prompt");
-    if (*tokens == NULL)
-        return AS_ERR_MEMORY;
-    return as_workload_synthesize(o->workload, request, s->candidates, s->candidate_count, *tokens,
-                                  s->error);
-}
-
-/* Fills `message`, which the caller frees, with pieces of the workload's strings. */
-static int copy_messages(struct session *s, const struct as_workload_request *request,
-                         struct as_message **message)
-{
-    *message = as_calloc(s->error, request->message_count, sizeof **message, "messages");
-    if (*message == NULL)
-        return AS_ERR_MEMORY;
-    for (size_t i = 0; i < request->message_count; i++) {
-        const struct as_workload_message *from = &request->messages[i];
-        (*message)[i] = (struct as_message){.role = {from->role, strlen(from->role)},
-                                            .content = {from->content, strlen(from->content)}};
-    }
-    return 0;
-}
-
-/* Hands request `index` to the text stage. *full: its queue is, try again later. */
-static int submit_request(struct session *s, size_t index, bool *full)
-{
-    const struct as_workload_request *request = &s->options->workload->requests[index];
-    struct as_stage_request stage = {.id = index};
-    struct as_message *message = NULL;
-    int32_t *tokens = NULL;
-    int code = 0;
-    if (request->form == AS_WORKLOAD_TEXT) {
-        stage.kind = AS_INPUT_TEXT;
-        stage.text = (struct as_piece){request->text, strlen(request->text)};
-    } else if (request->form == AS_WORKLOAD_MESSAGES) {
-        stage.kind = AS_INPUT_MESSAGES;
-        code = copy_messages(s, request, &message);
-        stage.messages = message;
-        stage.message_count = request->message_count;
-    } else {
-        stage.kind = AS_INPUT_TOKENS;
-        if (request->form == AS_WORKLOAD_LENGTH)
-            code = synthesize(s, request, &tokens);
-        stage.tokens = tokens == NULL ? request->tokens : tokens;
-        stage.token_count = request->length;
-    }
-    if (code == 0) {
-        s->entry[index].row.sent = as_clock_ns();
-        code = as_stage_try_submit(s->stage, &stage, s->error);
-        *full = code == AS_STAGE_FULL;
-        code = *full ? 0 : code;
-    }
-    free(message);
-    free(tokens);
-    return code;
-}
-
-static int submit_arrivals(struct session *s)
-{
-    bool full = false;
-    while (s->sent < total(s) && !full) {
-        int code = submit_request(s, s->sent, &full);
-        if (code != 0)
-            return code;
-        s->sent += !full;
-    }
-    return 0;
 }
 
 static int add_to_schedule(struct session *s, const struct as_stage_result *result)
@@ -188,6 +112,9 @@ static int add_to_schedule(struct session *s, const struct as_stage_result *resu
 static int take_one(struct session *s, const struct as_stage_result *result)
 {
     struct as_row_request *row = &s->entry[result->id].row;
+    struct as_arrival arrival = as_arrivals_stamp(s->arrivals, result->id);
+    row->scheduled = arrival.scheduled_ns;
+    row->sent = arrival.sent_ns;
     row->preprocess_start = result->start_ns;
     row->preprocess_end = result->end_ns;
     row->queued = as_clock_ns();
@@ -200,19 +127,20 @@ static int take_one(struct session *s, const struct as_stage_result *result)
     return add_to_schedule(s, result);
 }
 
-/* Takes what the text stage has ready; waits for the first when there is nothing else to do. */
+/* Takes what the text stage has ready; without anything else to do, waits for the next. Waiting
+ * ends now and then to look for a failure on the sending thread. */
 static int take_results(struct session *s)
 {
     bool idle = as_scheduler_waiting(s->scheduler) + as_scheduler_running(s->scheduler) == 0;
-    uint64_t deadline = idle && as_stage_pending(s->stage) > 0 ? UINT64_MAX : 0;
+    int code = as_arrivals_work(s->arrivals, idle && as_stage_pending(s->stage) == 0, s->error);
+    uint64_t deadline = idle ? as_clock_ns() + PROGRESS_NS : 0;
     struct as_stage_result *result;
-    int code = 0;
     while (code == 0 && (result = as_stage_take(s->stage, deadline)) != NULL) {
         code = take_one(s, result);
         free(result);
         deadline = 0;
     }
-    return code;
+    return code != 0 ? code : as_arrivals_failed(s->arrivals, s->error);
 }
 
 /* ---- steps -------------------------------------------------------------------------------- */
@@ -363,23 +291,34 @@ static void report_progress(struct session *s, bool now)
     s->options->progress(s->options->progress_context, s->ended, total(s));
 }
 
+static int judge_load(struct session *s)
+{
+    const struct as_row_request **row = as_calloc(s->error, total(s), sizeof *row, "requests");
+    if (row == NULL)
+        return AS_ERR_MEMORY;
+    for (size_t i = 0; i < total(s); i++)
+        row[i] = &s->entry[i].row;
+    as_open_loop_valid(row, total(s), s->summary->not_the_load,
+                       sizeof s->summary->not_the_load);
+    free(row);
+    return 0;
+}
+
 static int run_all(struct session *s)
 {
     s->summary->start_ns = as_clock_ns();
-    for (size_t i = 0; i < total(s); i++)
-        begin_entry(s, i, s->summary->start_ns);
     report_progress(s, true);
-    int code = 0;
+    int code = as_arrivals_start(s->arrivals, s->summary->start_ns, s->error);
     while (code == 0 && s->ended < total(s)) {
-        code = submit_arrivals(s);
-        if (code == 0)
-            code = take_results(s);
+        code = take_results(s);
         if (code == 0)
             code = run_step(s);
         report_progress(s, false);
     }
     s->summary->end_ns = as_clock_ns();
     report_progress(s, true);
+    if (code == 0 && s->options->mode == AS_MODE_OPEN)
+        code = judge_load(s);
     if (code != 0 && s->error->code == 0)
         as_recorder_failed(s->options->recorder, s->error);
     return code;
@@ -442,7 +381,17 @@ static int open_session(struct session *s)
         code = warm_up(s);
     if (code == 0)
         code = as_stage_create(&stage, &s->stage, s->error);
-    return code;
+    if (code != 0)
+        return code;
+    for (size_t i = 0; i < total(s); i++)
+        begin_entry(s, i);
+    const struct as_arrivals_options arrivals = {.mode = o->mode,
+                                                 .concurrency = o->concurrency,
+                                                 .workload = o->workload,
+                                                 .tokenizer = o->tokenizer,
+                                                 .stage = s->stage,
+                                                 .inline_text = !async};
+    return as_arrivals_create(&arrivals, &s->arrivals, s->error);
 }
 
 int as_session_run(const struct as_session_options *options, struct as_session_summary *summary,
@@ -453,11 +402,14 @@ int as_session_run(const struct as_session_options *options, struct as_session_s
     int code = open_session(&s);
     if (code == 0)
         code = run_all(&s);
+    /* First the stage, which a sender may be waiting on; then the sender. */
+    if (s.stage != NULL)
+        as_stage_close(s.stage);
+    as_arrivals_free(s.arrivals);
     as_stage_free(s.stage);
     as_scheduler_free(s.scheduler);
     as_sampler_free(s.sampler);
     free(s.entry);
-    free(s.candidates);
     return code;
 }
 

@@ -5,13 +5,9 @@
 
 #include "preprocess/stage.h"
 #include "probe/recorder.h"
+#include "replay/arrivals.h"
 #include "replay/bench.h"
 #include "workload.h"
-
-/* How requests arrive. */
-enum as_mode {
-    AS_MODE_OFFLINE /* all at once, at the start */
-};
 
 struct as_session_options {
     struct as_bench *bench;
@@ -21,6 +17,7 @@ struct as_session_options {
     struct as_recorder *recorder;
     uint32_t run;
     enum as_mode mode;
+    uint32_t concurrency; /* closed mode: requests in flight */
     /* Called about ten times a second with requests done; may be NULL. */
     void (*progress)(void *context, size_t done, size_t total);
     void *progress_context;
@@ -30,7 +27,8 @@ struct as_session_summary {
     uint64_t first_step_ns; /* start of the first step, which is of the warm-up */
     uint64_t start_ns, end_ns;
     size_t done, failed;
-    char first_failure[512]; /* of a request that failed: id and reason */
+    char first_failure[1200]; /* of a request that failed: id and reason */
+    char not_the_load[256];  /* open mode: why the run does not show the workload's load, or "" */
 };
 
 /* Runs the whole workload. A request that fails is recorded as such and the others go on; an error
