@@ -52,7 +52,7 @@ case "$code" in
 esac
 
 step cmake --preset release
-step cmake --build --preset release
+step cmake --build --preset release --target assay
 step build/release/assay run --model "$model" --workload workloads/chat.awl.jsonl --limit 16 \
     --strategy naive --strategy fast --mode offline --repeat 2 -o report.h5
 step build/release/assay show report.h5
