@@ -3,7 +3,8 @@
  * Every run starts with outputs and scratch full of NaN, guard bytes around every buffer, dead
  * rows of the cache NaN, dead entries of block tables pointing at a dead block or far outside.
  * Each case is run dense and with gaps between misaligned rows, by teams of one, two and three
- * threads, twice each, one thread of the team late at every barrier. What comes out is compared
+ * threads, twice each, one thread of the team late at every barrier; and once more with all that is
+ * only read lying at the end of accessible memory. What comes out is compared
  * in three parts (reference/compare.h), exactly where the op only moves data.
  *
  * Beyond that a variant keeps its word: DETERMINISTIC (the second run gives the same bits),
@@ -43,12 +44,12 @@ int as_check_variant(const struct assay_variant *variant, const struct assay_pro
                      struct assay_device *device, struct as_check_result *result,
                      struct as_error *error);
 
-/* Checks one class of problems (stamps.h) at a bounded price, some milliseconds: its size dense, twice,
- * and an odd size with rows apart, once, by the device's own number of threads. Where truth would cost more
- * than some 200,000 multiply-adds, linear is checked on fewer output columns (all of k, the same
- * remainder mod 32), attention with a long history for its longest sequence alone, other ops on
- * fewer rows, and truth is computed for a sample of rows that holds the first, the last and the
- * dearest one; of the other rows it is only asked that they were written and are finite. */
+/* Checks one class of problems (stamps.h) at a bounded price, some milliseconds, by the device's own
+ * number of threads: its size dense, twice, and an odd size with rows apart, once. Where truth would
+ * cost more than some 200,000 multiply-adds, linear is checked on fewer output columns (all of k,
+ * the same remainder mod 32), attention with a long history for its longest sequence alone, other
+ * ops on fewer rows, and truth is computed for a sample of rows that holds the first, the last and
+ * the dearest one; of the other rows it is only asked that they were written and are finite. */
 int as_check_class(const struct assay_variant *variant, const struct assay_problem *problem,
                    struct assay_device *device, struct as_check_result *result,
                    struct as_error *error);
@@ -56,7 +57,8 @@ int as_check_class(const struct assay_variant *variant, const struct assay_probl
 /* Checks the op's whole suite in all dtypes that the variant serves (of a cover: shapes made from
  * the suite of its weightiest op), and holds the RMS error of each activation class against that
  * of the class's naive rung on the same problems: at most twice as much, where 2 ulp count as
- * nothing. The naive rung of a cover without one is the chain of its ops' naive rungs. */
+ * nothing. A variant that has no naive rung beside it is held to its tolerance alone, and
+ * result->naive stays empty. */
 int as_check_suite(const struct as_registry *registry, const struct assay_variant *variant,
                    struct assay_device *device, struct as_check_result *result,
                    struct as_error *error);

@@ -23,11 +23,11 @@ void as_checker_close(struct as_checker *checker);
 
 /* How much of the ritual a case gets. */
 struct as_check_depth {
-    bool dense, apart; /* layouts */
-    bool promises;     /* flags and refresh too */
-    bool once;         /* no second run */
-    int32_t threads;   /* a team of that size; 0 = teams of one, two and three */
-    bool counted;      /* errors enter result->total */
+    bool dense, apart, fenced; /* layouts; the fenced one is run by one thread, once */
+    bool promises;             /* flags and refresh too */
+    bool once;                 /* no second run */
+    int32_t threads;           /* a team of that size; 0 = teams of one, two and three */
+    bool counted;              /* errors enter result->total */
 };
 
 /* Runs `variant` on a case and adds to `result`; the first fault ends it with passed = false. */

@@ -1,8 +1,11 @@
+#define _GNU_SOURCE
 #include "check/guarded.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "as_hash.h"
 #include "as_memory.h"
@@ -48,33 +51,58 @@ void as_poison(void *to, size_t bytes, size_t position)
     }
 }
 
+/* Maps whole pages and takes access to the last one away. The last row ends as near to it as the
+ * alignment of 8 that even mapped files promise allows. */
+static int open_fenced(struct as_guarded *guarded, struct as_error *error)
+{
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    size_t body = guarded->rows == 0
+                      ? 0
+                      : guarded->rows * guarded->pitch - (guarded->pitch - guarded->row_bytes);
+    guarded->block_bytes = as_align_up(body + PERIOD, page_bytes);
+    guarded->mapped_bytes = guarded->block_bytes + page_bytes;
+    guarded->start = (guarded->block_bytes - body) / 8 * 8;
+    uint8_t *pages = mmap(NULL, guarded->mapped_bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        return as_fail_memory(error, guarded->mapped_bytes, "a fenced operand");
+    guarded->block = pages;
+    if (mprotect(pages + guarded->block_bytes, page_bytes, PROT_NONE) != 0)
+        return as_fail_errno(error, AS_ERR_IO, "cannot fence an operand's memory");
+    return 0;
+}
+
+static int open_plain(struct as_guarded *guarded, size_t shift, struct as_error *error)
+{
+    /* A write of one row too many must still land in the guard. */
+    size_t guard = as_align_up(guarded->pitch + 64 > PERIOD ? guarded->pitch + 64 : PERIOD, 64);
+    guard = guard > LONGEST_GUARD ? LONGEST_GUARD : guard;
+    guarded->start = guard + shift;
+    guarded->block_bytes = as_align_up(guarded->start + guarded->rows * guarded->pitch + guard, 64);
+    guarded->block = as_calloc_aligned(error, guarded->block_bytes, 1, "a checked operand");
+    return guarded->block == NULL ? AS_ERR_MEMORY : 0;
+}
+
 int as_guarded_open(struct as_guarded *guarded, const char *name, struct assay_device *device,
                     const struct as_guarded_shape *shape, const void *stored,
                     struct as_error *error)
 {
-    /* A write of one row too many must still land in the guard. */
-    size_t guard = as_align_up(shape->pitch + 64 > PERIOD ? shape->pitch + 64 : PERIOD, 64);
-    guard = guard > LONGEST_GUARD ? LONGEST_GUARD : guard;
-    size_t body = shape->rows * shape->pitch;
+    bool cpu = device->backend == ASSAY_CPU;
     *guarded = (struct as_guarded){.name = name,
-                                   .start = guard + shape->shift,
                                    .rows = shape->rows,
                                    .row_bytes = shape->row_bytes,
                                    .pitch = shape->pitch,
                                    .stored = stored,
                                    .device = device};
     guarded->salt = as_hash64(name, strlen(name), 0) % (PERIOD / 2) * 2;
-    guarded->block_bytes = as_align_up(guarded->start + body + guard, 64);
-    guarded->block = as_calloc_aligned(error, guarded->block_bytes, 1, "a checked operand");
-    if (guarded->block == NULL)
-        return AS_ERR_MEMORY;
+    int code = shape->fenced && cpu ? open_fenced(guarded, error)
+                                    : open_plain(guarded, shape->shift, error);
     guarded->remote = guarded->block;
-    if (device->backend != ASSAY_CPU &&
-        (guarded->remote = device->alloc(device, guarded->block_bytes, error)) == NULL) {
-        as_guarded_close(guarded);
-        return AS_ERR_MEMORY;
-    }
-    int code = as_guarded_fill(guarded, error);
+    if (code == 0 && !cpu &&
+        (guarded->remote = device->alloc(device, guarded->block_bytes, error)) == NULL)
+        code = AS_ERR_MEMORY;
+    if (code == 0)
+        code = as_guarded_fill(guarded, error);
     if (code != 0)
         as_guarded_close(guarded);
     return code;
@@ -86,7 +114,10 @@ void as_guarded_close(struct as_guarded *guarded)
         return;
     if (guarded->remote != NULL && guarded->remote != guarded->block)
         guarded->device->free(guarded->device, guarded->remote);
-    free(guarded->block);
+    if (guarded->mapped_bytes == 0)
+        free(guarded->block);
+    else if (guarded->block != NULL)
+        munmap(guarded->block, guarded->mapped_bytes);
     *guarded = (struct as_guarded){0};
 }
 

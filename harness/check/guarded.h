@@ -23,12 +23,14 @@ struct as_guarded {
     bool written;       /* a kernel may write the rows (never what lies around them) */
     uint8_t *remote;    /* device memory of block_bytes; the block itself on the CPU */
     struct assay_device *device;
+    size_t mapped_bytes; /* of a fenced block's mapping, its fence included; else 0 */
 };
 
 struct as_guarded_shape {
     size_t rows, row_bytes;
     size_t pitch; /* >= row_bytes */
     size_t shift; /* bytes past a 64-byte boundary where row 0 begins */
+    bool fenced;  /* CPU: memory ends right behind the last row; reading on is a crash */
 };
 
 /* Allocates and fills with poison, then with `stored` where it is not NULL (borrowed, read again

@@ -65,7 +65,7 @@ static void describe_death(int status, const struct as_isolated *isolated, unsig
                  "did not end within %u s (does every thread reach every barrier?) while %s",
                  seconds, isolated->doing);
     else if (WIFSIGNALED(status))
-        snprintf(how, size, "died of SIG%s (memory far outside its operands was touched?) while %s",
+        snprintf(how, size, "died of SIG%s (memory outside its operands was touched?) while %s",
                  sigabbrev_np(WTERMSIG(status)), isolated->doing);
     else
         snprintf(how, size, "ended the process with code %d while %s", WEXITSTATUS(status),

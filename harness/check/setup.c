@@ -35,7 +35,10 @@ void as_complain(struct as_complaint *complaint, const char *format, ...)
 static int open_array(struct opening *o, struct as_guarded *to, const char *name, const void *from,
                       size_t bytes)
 {
-    struct as_guarded_shape shape = {.rows = 1, .row_bytes = bytes, .pitch = bytes};
+    struct as_guarded_shape shape = {.rows = 1,
+                                     .row_bytes = bytes,
+                                     .pitch = bytes,
+                                     .fenced = o->setup->layout.fenced && from != NULL};
     return as_guarded_open(to, name, o->setup->device, &shape, from, o->error);
 }
 
@@ -107,6 +110,7 @@ static int open_operand(struct opening *o, int32_t index)
         shape.row_bytes = shape.pitch =
             setup->launch.variant->packed_size(from->dtype, from->rows, from->columns);
     }
+    shape.fenced = setup->layout.fenced && from->role != AS_CASE_OUTPUT;
     bool shared = setup->layout.in_place && index == as_case_first_output(setup->made);
     int code = shared ? 0
                       : as_guarded_open(&setup->operand[index], from->name, setup->device, &shape,

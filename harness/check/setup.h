@@ -13,6 +13,7 @@ struct as_layout {
     bool apart;    /* activations with gaps between rows, one element off every boundary */
     bool in_place; /* the first output shares the first input's memory */
     bool huge;     /* dead block-table entries are huge numbers, not the dead block */
+    bool fenced;   /* what is only read ends where memory ends */
 };
 
 #define AS_SETUP_METADATA 7

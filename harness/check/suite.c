@@ -318,7 +318,12 @@ static int check_problem(struct suite *s, const struct assay_problem *problem, u
         struct as_case_options options = {
             .seed = seed * 3 + (uint64_t)round, .oddities = round > 0, .anomalies = round == 2};
         struct as_check_depth depth = {
-            .dense = true, .apart = true, .promises = round == 1, .counted = round < 2};
+
+            .dense = true,
+            .apart = true,
+            .fenced = round < 2,
+            .promises = round == 1,
+            .counted = round < 2};
         if (round == 1 && !batch)
             options.oddities = false;
         if (round == 2 && problem->node[0].tokens == 0)

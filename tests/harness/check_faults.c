@@ -14,6 +14,7 @@
 #include "../variants/add_in_place.c"
 #include "../variants/add_into_input.c"
 #include "../variants/add_past_end.c"
+#include "../variants/add_reads_past_end.c"
 #include "../variants/add_stale_output.c"
 #include "../variants/argmax_last_tie.c"
 #include "../variants/attention_dead_rows.c"
@@ -43,6 +44,7 @@ static const struct fault faults[] = {
     {&assay_wrong_add_in_place, "in place): y["},
     {&assay_wrong_add_into_input, "changed its input a"},
     {&assay_wrong_add_past_end, "past the end of y (the first at +"},
+    {&assay_wrong_add_reads_past_end, "died of SIGSEGV"},
     {&assay_wrong_add_stale_output, "something dead or unwritten was read"},
     {&assay_wrong_argmax_last_tie, "].id is "},
     {&assay_wrong_attention_dead_rows, "something dead or unwritten was read"},
