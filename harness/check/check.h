@@ -3,18 +3,18 @@
  * Every run starts with outputs and scratch full of NaN, guard bytes around every buffer, dead
  * rows of the cache NaN, dead entries of block tables pointing at a dead block or far outside.
  * Each case is run dense and with gaps between misaligned rows, by teams of one, two and three
- * threads, twice each, one thread of the team late at every barrier; and once more with all that is
- * only read lying at the end of accessible memory. What comes out is compared
- * in three parts (reference/compare.h), exactly where the op only moves data.
+ * threads, twice each, one thread of the team late at every barrier; and once more with all that
+ * is only read lying at the end of accessible memory. What comes out is compared in three parts
+ * (reference/compare.h), exactly where the op only moves data.
  *
  * Beyond that a variant keeps its word: DETERMINISTIC (the second run gives the same bits),
  * BATCH_INVARIANT (a sequence alone gives the bits it gave in company), IN_PLACE (the output may
- * be the first input), and refresh() (a plan refilled for another step gives the bits of a fresh
- * one).
+ * be the first input), and refresh() (a plan serves the next step of its size).
  *
- * The device must be idle meanwhile. On the CPU all of it runs in a forked process, so that a variant that crashes or never ends is
- * a failed check with a name and not the end of assay. In the environment ASSAY_CHECK_INLINE=1
- * stays in the process, for debuggers; ASSAY_CHECK_SECONDS=n is how long one case may take (60).
+ * The device must be idle meanwhile. On the CPU all of it runs in a forked process, so that a
+ * variant that crashes or never ends is a failed check with a name and not the end of assay. In
+ * the environment ASSAY_CHECK_INLINE=1 stays in the process, for debuggers;
+ * ASSAY_CHECK_SECONDS=n is how long one case may take (60).
  */
 #ifndef AS_CHECK_H
 #define AS_CHECK_H
@@ -44,12 +44,13 @@ int as_check_variant(const struct assay_variant *variant, const struct assay_pro
                      struct assay_device *device, struct as_check_result *result,
                      struct as_error *error);
 
-/* Checks one class of problems (stamps.h) at a bounded price, some milliseconds, by the device's own
- * number of threads: its size dense, twice, and an odd size with rows apart, once. Where truth would
- * cost more than some 200,000 multiply-adds, linear is checked on fewer output columns (all of k,
- * the same remainder mod 32), attention with a long history for its longest sequence alone, other
- * ops on fewer rows, and truth is computed for a sample of rows that holds the first, the last and
- * the dearest one; of the other rows it is only asked that they were written and are finite. */
+/* Checks one class of problems (stamps.h) at a bounded price, some milliseconds, by the device's
+ * own number of threads: its size dense, twice, and an odd size with rows apart, once. Where truth
+ * would cost more than some 200,000 multiply-adds, linear is checked on fewer output columns (all
+ * of k, the same remainder mod 32), attention with a long history for its longest sequence alone,
+ * other ops on fewer rows, and truth is computed for a sample of rows that holds the first, the
+ * last and the dearest one; of the other rows it is only asked that they were written and are
+ * finite. */
 int as_check_class(const struct assay_variant *variant, const struct assay_problem *problem,
                    struct assay_device *device, struct as_check_result *result,
                    struct as_error *error);

@@ -40,9 +40,9 @@ static const char purpose[] =
     "  assay kernels --op linear --check\n"
     "  assay kernels --check linear/cpu_avx2 attention/cpu_naive\n"
     "  assay kernels --json | jq '.variants[].name'\n\n"
-    "Dtypes are those of weights / activations / KV cache. Flags: default (may be taken by `auto`),\n"
-    "deterministic (same inputs, same bits), batch-invariant (a row's bits do not depend on the\n"
-    "other rows), in-place.\n\n"
+    "Dtypes are those of weights / activations / KV cache. Flags: default (may be taken by "
+    "`auto`), deterministic (same inputs, same bits), batch-invariant (a row's bits do not depend "
+    "on the other rows), in-place.\n\n"
     "Exit codes: 0; 1 when a check failed; 2 when the command is wrong.";
 
 static error_t parse(int key, char *argument, struct argp_state *state)

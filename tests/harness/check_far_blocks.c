@@ -1,7 +1,7 @@
-/* Case C24: blocks past 2^31 elements. One layer of 8 KV heads of 128 in blocks of 16 rows is 16,384
- * elements a block; a pool of 131,080 blocks is more than 2^31. Blocks 0 and 1 and the last two
- * must give the same bits, in attention and in kv_write. The pool is address space that is never
- * touched, but for those four blocks. */
+/* Case C24: blocks past 2^31 elements. One layer of 8 KV heads of 128 in blocks of 16 rows is
+ * 16,384 elements a block; a pool of 131,080 blocks is more than 2^31. Blocks 0 and 1 and the last
+ * two must give the same bits, in attention and in kv_write. The pool is address space that is
+ * never touched, but for those four blocks. */
 #define _GNU_SOURCE
 #include "check_launch.h"
 
