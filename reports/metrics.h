@@ -175,7 +175,7 @@ int as_metrics_usage(const struct as_metrics *metrics, const struct as_strategy_
 double as_metrics_ceiling(const struct as_metrics *metrics, const char *name, uint32_t threads);
 
 /* "linear 576 to 1536, tokens <= 4, q4_1/q8": sizes that vary by step rounded up to powers of two. */
-void as_problem_class(const struct as_report *report, const struct as_row_problem *problem,
+void as_metrics_class(const struct as_report *report, const struct as_row_problem *problem,
                       char *text, size_t size);
 
 /* --- what came out --- */

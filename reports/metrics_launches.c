@@ -157,7 +157,7 @@ static uint32_t round_up(uint32_t value)
         used = used < size ? used : size - 1;                       \
     } while (0)
 
-void as_problem_class(const struct as_report *report, const struct as_row_problem *problem,
+void as_metrics_class(const struct as_report *report, const struct as_row_problem *problem,
                       char *text, size_t size)
 {
     size_t used = 0;
@@ -217,7 +217,7 @@ static void describe_cell(const struct as_metrics *metrics, const struct as_laun
     const struct as_row_problem *problem = &metrics->problems[cell->problem];
     usage->op = name_or(metrics, problem->op, "?");
     if (level == AS_USAGE_CLASS)
-        as_problem_class(metrics->report, problem, usage->problem_class,
+        as_metrics_class(metrics->report, problem, usage->problem_class,
                          sizeof usage->problem_class);
 }
 

@@ -358,12 +358,12 @@ Test(metrics, classes)
     put(spool, AS_TABLE_PROBLEMS, &problem);
     close_spool(spool);
     compute(in_scratch("w"));
-    as_problem_class(report, &metrics.problems[0], text, sizeof text);
+    as_metrics_class(report, &metrics.problems[0], text, sizeof text);
     cr_assert_str_eq(text, "attention 9/3 heads of 64, tokens <= 8, context <= 512, f32/f16");
-    as_problem_class(report, &metrics.problems[1], text, sizeof text);
+    as_metrics_class(report, &metrics.problems[1], text, sizeof text);
     cr_assert_str_eq(text, "attention 9/3 heads of 64, tokens 1, context <= 1024, f32/f16");
     char narrow[12];
-    as_problem_class(report, &metrics.problems[1], narrow, sizeof narrow);
+    as_metrics_class(report, &metrics.problems[1], narrow, sizeof narrow);
     cr_assert_str_eq(narrow, "attention 9");
     done();
 }
