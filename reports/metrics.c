@@ -159,9 +159,10 @@ static void add_parts(struct as_ttft_parts *parts, const struct as_row_request *
     double ttft = gap(row->scheduled, row->first_token), lag = gap(row->scheduled, row->sent);
     double text_wait = gap(row->sent, row->preprocess_start);
     double text = gap(row->preprocess_start, row->preprocess_end);
+    double handover = gap(row->preprocess_end, row->queued);
     double queue = gap(row->queued, row->first_scheduled);
     double prefill = gap(row->first_scheduled, row->prefill_end);
-    double remainder = ttft - lag - text_wait - text - queue - prefill;
+    double remainder = ttft - lag - text_wait - text - handover - queue - prefill;
     if (isnan(remainder))
         return;
     parts->count++;
@@ -169,6 +170,7 @@ static void add_parts(struct as_ttft_parts *parts, const struct as_row_request *
     parts->lag += lag;
     parts->text_wait += text_wait;
     parts->text += text;
+    parts->handover += handover;
     parts->queue += queue;
     parts->prefill += prefill;
     parts->remainder += remainder;
@@ -176,8 +178,8 @@ static void add_parts(struct as_ttft_parts *parts, const struct as_row_request *
 
 static void average_parts(struct as_ttft_parts *parts)
 {
-    double *sums[] = {&parts->ttft,  &parts->lag,     &parts->text_wait, &parts->text,
-                      &parts->queue, &parts->prefill, &parts->remainder};
+    double *sums[] = {&parts->ttft,     &parts->lag,   &parts->text_wait, &parts->text,
+                      &parts->handover, &parts->queue, &parts->prefill,   &parts->remainder};
     for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
         *sums[i] = parts->count > 0 ? *sums[i] / (double)parts->count : NAN;
 }

@@ -4,9 +4,10 @@
  *   first, last token; the service forms from the moment of sending. TPOT: (last - first) /
  *   (n - 1) for n >= 2 tokens, else absent. ITL: gaps between the ends of the steps that sampled a
  *   request's tokens, pooled over the requests of one run.
- * - Parts of TTFT: lag (sent - scheduled), waiting for the text stage, the text stage, the
- *   scheduler's queue (first_scheduled - queued), prefill (prefill_end - first_scheduled), and the
- *   unexplained remainder. They are means, which add up; medians would not.
+ * - Parts of TTFT: lag (sent - scheduled), waiting for the text stage, the text stage, handing over
+ *   (queued - preprocess_end: the engine takes texts between steps), the scheduler's queue
+ *   (first_scheduled - queued), prefill (prefill_end - first_scheduled), and the unexplained
+ *   remainder. They are means, which add up; medians would not.
  * - Throughput counts tokens of steps that end inside the run's window, over the window's length.
  * - Repetitions are not pooled: a statistic belongs to a run, and a strategy shows the median
  *   (nearest rank, so that it is a value of one of them) over its valid timing runs.
@@ -46,7 +47,7 @@ struct as_distribution {
 /* Means in ns over the requests of which every stamp is known; NaN when there is none. */
 struct as_ttft_parts {
     size_t count;
-    double ttft, lag, text_wait, text, queue, prefill, remainder;
+    double ttft, lag, text_wait, text, handover, queue, prefill, remainder;
 };
 
 /* Steps of one kind. */
@@ -174,7 +175,7 @@ int as_metrics_usage(const struct as_metrics *metrics, const struct as_strategy_
 /* The ceiling called `name` for `threads`, or NaN. */
 double as_metrics_ceiling(const struct as_metrics *metrics, const char *name, uint32_t threads);
 
-/* "linear 576 to 1536, tokens <= 4, q4_1/q8": sizes that vary by step rounded up to powers of two. */
+/* "linear 576 to 1536, tokens<=4, q4_1/q8": sizes that vary by step rounded up to powers of two. */
 void as_metrics_class(const struct as_report *report, const struct as_row_problem *problem,
                       char *text, size_t size);
 

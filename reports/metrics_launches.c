@@ -167,7 +167,7 @@ void as_metrics_class(const struct as_report *report, const struct as_row_proble
     APPEND("%s", op != NULL ? op : "?");
     if (problem->n != AS_UNKNOWN_U32 && problem->k != AS_UNKNOWN_U32)
         APPEND(" %u to %u", problem->k, problem->n);
-    else if (problem->n != AS_UNKNOWN_U32)
+    else if (problem->n != AS_UNKNOWN_U32 && problem->heads == AS_UNKNOWN_U32)
         APPEND(" %u wide", problem->n);
     if (problem->heads != AS_UNKNOWN_U32)
         APPEND(" %u", problem->heads);
@@ -176,9 +176,9 @@ void as_metrics_class(const struct as_report *report, const struct as_row_proble
     if (problem->heads != AS_UNKNOWN_U32 && problem->head_dim != AS_UNKNOWN_U32)
         APPEND(" heads of %u", problem->head_dim);
     if (problem->tokens != AS_UNKNOWN_U32)
-        APPEND(", tokens %s%u", problem->tokens <= 1 ? "" : "<= ", round_up(problem->tokens));
+        APPEND(", tokens%s%u", problem->tokens <= 1 ? " " : "<=", round_up(problem->tokens));
     if (problem->context != AS_UNKNOWN_U32)
-        APPEND(", context <= %u", round_up(problem->context));
+        APPEND(", context<=%u", round_up(problem->context));
     for (int i = 0; i < 3; i++) {
         const char *dtype = as_report_string(report, dtypes[i]);
         if (dtype == NULL)

@@ -65,7 +65,9 @@ const char *as_words_number(double value)
 {
     if (isnan(value))
         return "n/a";
-    if (value != 0 && fabs(value) < 0.995)
+    if (value == 0)
+        return "0";
+    if (fabs(value) < 0.995)
         return as_words_printf("%.3g", value);
     return as_words_printf("%.*f", decimals(value), value);
 }
@@ -88,7 +90,15 @@ const char *as_words_count(double value)
 
 const char *as_words_percent(double share)
 {
-    return isnan(share) ? "n/a" : as_words_printf("%s %%", as_words_number(100 * share));
+    double percent = 100 * share;
+    if (isnan(share))
+        return "n/a";
+    if (percent == 0)
+        return "0 %";
+    return as_words_printf(fabs(percent) < 0.995   ? "%.2g %%"
+                           : fabs(percent) < 99.95 ? "%.1f %%"
+                                                   : "%.0f %%",
+                           percent);
 }
 
 const char *as_words_ratio(double ratio)

@@ -12,7 +12,7 @@
 const char *as_words_ns(double ns);         /* "12.3 ms" */
 const char *as_words_number(double value);  /* "1234", "12.3", "0.00123" */
 const char *as_words_count(double value);   /* whole: "1,234,567" */
-const char *as_words_percent(double share); /* "12.3 %" of a share of 1 */
+const char *as_words_percent(double share); /* "12.3 %", "0.029 %" of a share of 1 */
 const char *as_words_bytes(double bytes);   /* "1.50 GB" (powers of ten) */
 const char *as_words_ratio(double ratio);   /* "1.23x" */
 const char *as_words_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));

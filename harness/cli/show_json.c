@@ -98,10 +98,11 @@ static json_t *distribution(const struct as_distribution *d)
 
 static json_t *parts(const struct as_ttft_parts *p)
 {
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n", (json_int_t)p->count, "ttft",
-                     number(p->ttft), "sent_late", number(p->lag), "text_wait",
-                     number(p->text_wait), "text_stage", number(p->text), "queue", number(p->queue),
-                     "prefill", number(p->prefill), "unexplained", number(p->remainder));
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n", (json_int_t)p->count,
+                     "ttft", number(p->ttft), "sent_late", number(p->lag), "text_wait",
+                     number(p->text_wait), "text_stage", number(p->text), "handover",
+                     number(p->handover), "queue", number(p->queue), "prefill", number(p->prefill),
+                     "unexplained", number(p->remainder));
 }
 
 static json_t *step_kinds(const struct as_run_metrics *run)

@@ -4,47 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/show.h"
-#include "words.h"
-
-#define CLASSES_SHOWN 8
-
-static const char *bold(const struct as_show *show)
-{
-    return show->colour ? "\033[1m" : "";
-}
-
-static const char *red(const struct as_show *show)
-{
-    return show->colour ? "\033[31m" : "";
-}
-
-static const char *plain(const struct as_show *show)
-{
-    return show->colour ? "\033[0m" : "";
-}
-
-static void heading(const struct as_show *show, const char *text, const char *note)
-{
-    fprintf(show->stream, "\n%s%s%s%s%s\n", bold(show), text, plain(show),
-            note[0] != '\0' ? ": " : "", note);
-}
-
-static int print(const struct as_show *show, struct as_columns *columns, struct as_error *error)
-{
-    return as_columns_print(columns, show->stream, "  ", bold(show), plain(show), error);
-}
-
-/* A row of cells that are texts. */
-static void add_row(struct as_columns *columns, const char *const *cells, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        as_columns_add(columns, cells[i]);
-}
-
-#define ADD_ROW(columns, ...)                            \
-    add_row(columns, (const char *const[]){__VA_ARGS__}, \
-            sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+#include "cli/show_text.h"
 
 /* --- where it comes from --- */
 
@@ -79,7 +39,7 @@ static void print_source(const struct as_show *show)
                          attribute(show, "producer") ? attribute(show, "producer")
                                                      : "an unnamed program",
                          version ? " " : "", version ? version : "", commit ? ", commit " : "",
-                         commit ? commit : "",
+                         commit ? as_words_printf("%.12s", commit) : "",
                          as_report_sealed(show->report)
                              ? ""
                              : "; changed by another program since (its seal is gone)"));
@@ -91,6 +51,7 @@ static void print_source(const struct as_show *show)
     const char *workload = attribute(show, "workload");
     if (workload != NULL && as_report_attribute_u64(show->report, "workload_requests", &requests))
         workload = as_words_printf("%s, %s requests", workload, as_words_count((double)requests));
+    line(show, "mode", attribute(show, "mode"));
     line(show, "workload", with_note(workload, "digest ", attribute(show, "workload_digest")));
     const char *cpu = attribute(show, "cpu");
     if (cpu != NULL && as_report_attribute_u64(show->report, "cpus", &cpus))
@@ -103,10 +64,14 @@ static void print_source(const struct as_show *show)
 
 static const char *ranked_value(const struct as_show_ranking *ranking, double value)
 {
-    if (ranking->by_latency)
-        return as_words_printf("%s E2E p50", as_words_ns(value));
-    return as_words_printf("%s %s/s", as_words_number(value),
-                           ranking->by_requests ? "requests" : "output tokens");
+    return ranking->by_latency ? as_words_ns(value) : as_words_number(value);
+}
+
+static const char *ranked_units(const struct as_show_ranking *ranking)
+{
+    return ranking->by_latency    ? " E2E p50"
+           : ranking->by_requests ? " requests/s"
+                                  : " output tokens/s";
 }
 
 /* One strategy against the fastest. */
@@ -118,16 +83,17 @@ static void print_against(const struct as_show *show, const struct as_show_ranki
     double ratio =
         ranking->by_latency ? other->median / best->median : best->median / other->median;
     bool apart = ranking->by_latency ? best->high < other->low : best->low > other->high;
-    fprintf(show->stream, "%s%s was %s as fast as %s%s: %s against %s", bold(show),
+    fprintf(show->stream, "%s%s was %s as fast as %s%s: %s%s against %s", bold(show),
             as_words_safe(show->metrics.strategies[ranking->order[0]].name), as_words_ratio(ratio),
             as_words_safe(show->metrics.strategies[slower].name), plain(show),
-            ranked_value(ranking, best->median), ranked_value(ranking, other->median));
+            ranked_value(ranking, best->median), ranked_units(ranking),
+            ranked_value(ranking, other->median));
     if (best->count < 2 || other->count < 2)
-        fprintf(show->stream, " (one run each: their spread is not known)\n");
+        fprintf(show->stream, " (from one run, so its spread is not known)\n");
     else
-        fprintf(show->stream, " (medians over %zu and %zu runs; %s)\n", best->count, other->count,
-                apart ? "no run of one was as fast as any of the other"
-                      : "their runs overlap, so this may be chance");
+        fprintf(show->stream, " (medians of %zu and %zu runs, %s)\n", best->count, other->count,
+                apart ? "every one faster than every other one"
+                      : "which overlap: this may be chance");
 }
 
 static void print_same_output(const struct as_show *show)
@@ -146,8 +112,9 @@ static void print_same_output(const struct as_show *show)
         as_metrics_same_output(&metrics->runs[first->timing[0]],
                                &metrics->runs[strategy->timing[0]], &both, &same);
         if (both > 0)
-            fprintf(show->stream, "%s and %s made the same tokens in %zu of %zu requests\n",
-                    as_words_safe(first->name), as_words_safe(strategy->name), same, both);
+            fprintf(show->stream, "%s and %s made the same tokens in %zu of %zu requests%s\n",
+                    as_words_safe(first->name), as_words_safe(strategy->name), same, both,
+                    same < both ? " (near ties may fall either way; `assay verify` judges)" : "");
     }
 }
 
@@ -159,9 +126,10 @@ static int print_ranking(const struct as_show *show, struct as_error *error)
     if (rc == AS_OK && ranking.count == 0)
         fprintf(show->stream, "no data: no valid timing run finished a request\n");
     else if (rc == AS_OK && ranking.count == 1)
-        fprintf(show->stream, "%s made %s\n",
+        fprintf(show->stream, "%s%s: %s%s%s\n", bold(show),
                 as_words_safe(show->metrics.strategies[ranking.order[0]].name),
-                ranked_value(&ranking, ranking.over[ranking.order[0]].median));
+                ranked_value(&ranking, ranking.over[ranking.order[0]].median),
+                ranked_units(&ranking), plain(show));
     for (size_t i = 1; rc == AS_OK && i < ranking.count; i++)
         print_against(show, &ranking, ranking.order[i]);
     if (rc == AS_OK)
@@ -205,320 +173,23 @@ static void print_checks(const struct as_show *show)
     }
 }
 
-/* --- throughput --- */
-
-/* The median over the runs with the range behind it where there is one. */
-static const char *over_runs_words(const struct as_over_runs *over, const char *(*words)(double))
+/* Requests that did not end well in runs that count. */
+static void print_failures(const struct as_show *show, const struct as_run_metrics *run)
 {
-    if (isnan(over->median))
-        return "n/a";
-    if (over->count < 2 || over->low == over->high)
-        return words(over->median);
-    return as_words_printf("%s (%s to %s)", words(over->median), words(over->low),
-                           words(over->high));
-}
-
-static const char *statistic_words(const struct as_show *show,
-                                   const struct as_strategy_metrics *strategy,
-                                   as_run_statistic *statistic, const void *argument,
-                                   const char *(*words)(double))
-{
-    struct as_over_runs over;
-    struct as_error error = {0};
-    if (as_over_runs(&show->metrics, strategy, statistic, argument, &over, &error) != AS_OK)
-        return NULL;
-    const char *text = over_runs_words(&over, words);
-    free(over.values);
-    return text;
-}
-
-static int print_throughput(const struct as_show *show, struct as_error *error)
-{
-    struct as_columns columns = {.alignment = "lrrrrrrr"};
-    heading(show, "Throughput", "median over the timing runs (range)");
-    ADD_ROW(&columns, "strategy", "runs", "output tokens/s", "decode tokens/s", "prefill tokens/s",
-            "requests/s", "metadata", "traced/timing");
-    for (size_t i = 0; i < show->metrics.strategy_count; i++) {
-        const struct as_strategy_metrics *s = &show->metrics.strategies[i];
-        ADD_ROW(&columns, as_words_safe(s->name), as_words_count((double)s->timing_count),
-                statistic_words(show, s, as_statistic_output_rate, NULL, as_words_number),
-                statistic_words(show, s, as_statistic_decode_rate, NULL, as_words_number),
-                statistic_words(show, s, as_statistic_prefill_rate, NULL, as_words_number),
-                statistic_words(show, s, as_statistic_request_rate, NULL, as_words_number),
-                statistic_words(show, s, as_statistic_metadata_share, NULL, as_words_percent),
-                as_words_ratio(s->perturbation));
+    uint64_t done = run->outcomes[AS_REPORT_OUTCOME_DONE];
+    if (run->row.valid != 1 || done == run->requests)
+        return;
+    fprintf(show->stream, "run %u of %s: %s of %s requests done", run->row.run,
+            as_words_safe(as_report_string(show->report, run->row.strategy)),
+            as_words_count((double)done), as_words_count((double)run->requests));
+    for (uint8_t o = AS_REPORT_OUTCOME_FAILED; o < 5; o++) {
+        if (run->outcomes[o] > 0)
+            fprintf(show->stream, ", %s %s", as_words_count((double)run->outcomes[o]),
+                    as_report_outcome_name(o));
     }
-    int rc = print(show, &columns, error);
-    fprintf(
-        show->stream,
-        "  Output tokens over the run's whole window; decode and prefill over the steps that do "
-        "nothing else;\n  metadata as a share of step time; step time of the traced over that "
-        "of the timing run.\n");
-    return rc;
-}
-
-/* --- latency --- */
-
-static const char *percentile_words(const struct as_distribution *values, uint32_t millionths)
-{
-    if (!as_percentile_shown(values->count, millionths))
-        return "-";
-    return as_words_ns(as_percentile(values->sorted, values->count, millionths));
-}
-
-static const char *interval_words(const struct as_distribution *values)
-{
-    struct as_interval interval = as_percentile_interval(values->count, AS_P50, 0.95);
-    if (interval.low == 0 || interval.high > values->count)
-        return "n too small";
-    return as_words_printf("%s to %s", as_words_ns(values->sorted[interval.low - 1]),
-                           as_words_ns(values->sorted[interval.high - 1]));
-}
-
-static int add_latency(const struct as_show *show, struct as_columns *columns,
-                       const struct as_strategy_metrics *strategy, const char *label,
-                       enum as_latency latency, int service, struct as_error *error)
-{
-    const struct as_quantile median = {latency, AS_P50};
-    const struct as_quantile from_sending = {(enum as_latency)(service < 0 ? 0 : service), AS_P50};
-    struct as_over_runs over;
-    int rc = as_over_runs(&show->metrics, strategy, as_statistic_quantile, &median, &over, error);
-    if (rc != AS_OK)
-        return rc;
-    free(over.values);
-    if (isnan(over.median)) {
-        ADD_ROW(columns, as_words_safe(strategy->name), label, "0", "no data", "", "", "", "", "",
-                "");
-        return AS_OK;
-    }
-    const struct as_distribution *values = &show->metrics.runs[over.median_run].latency[latency];
-    ADD_ROW(columns, as_words_safe(strategy->name), label, as_words_count((double)values->count),
-            as_words_ns(over.median), interval_words(values), percentile_words(values, AS_P90),
-            percentile_words(values, AS_P95), percentile_words(values, AS_P99),
-            service < 0 ? ""
-                        : statistic_words(show, strategy, as_statistic_quantile, &from_sending,
-                                          as_words_ns),
-            over.count < 2
-                ? ""
-                : as_words_printf("%s to %s", as_words_ns(over.low), as_words_ns(over.high)));
-    return AS_OK;
-}
-
-static int print_latency(const struct as_show *show, struct as_error *error)
-{
-    static const struct {
-        const char *label;
-        enum as_latency latency;
-        int service;
-    } rows[] = {{"TTFT", AS_LATENCY_TTFT, AS_LATENCY_TTFT_SERVICE},
-                {"TPOT", AS_LATENCY_TPOT, -1},
-                {"ITL", AS_LATENCY_ITL, -1},
-                {"E2E", AS_LATENCY_E2E, AS_LATENCY_E2E_SERVICE}};
-    struct as_columns columns = {.alignment = "llrrlrrrll"};
-    int rc = AS_OK;
-    heading(show, "Latency", "from the scheduled arrival; of the run with the median p50");
-    ADD_ROW(&columns, "strategy", "", "n", "p50", "95 % interval", "p90", "p95", "p99",
-            "p50 from sending", "p50 of the runs");
-    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
-        for (size_t i = 0; rc == AS_OK && i < show->metrics.strategy_count; i++) {
-            if (show->metrics.strategies[i].timing_count > 0)
-                rc = add_latency(show, &columns, &show->metrics.strategies[i], rows[r].label,
-                                 rows[r].latency, rows[r].service, error);
-        }
-    }
-    int printed = print(show, &columns, error);
-    return rc == AS_OK ? printed : rc;
-}
-
-/* Parts are of the run with the median TTFT. */
-static int print_parts(const struct as_show *show, struct as_error *error)
-{
-    static const struct as_quantile ttft = {AS_LATENCY_TTFT, AS_P50};
-    struct as_columns columns = {.alignment = "lrrrrrrrr"};
-    heading(show, "Parts of TTFT", "means, which add up");
-    ADD_ROW(&columns, "strategy", "n", "TTFT", "sent late", "text wait", "text stage", "queue",
-            "prefill", "unexplained");
-    for (size_t i = 0; i < show->metrics.strategy_count; i++) {
-        const struct as_strategy_metrics *s = &show->metrics.strategies[i];
-        struct as_over_runs over;
-        int rc = as_over_runs(&show->metrics, s, as_statistic_quantile, &ttft, &over, error);
-        if (rc != AS_OK)
-            return rc;
-        free(over.values);
-        if (isnan(over.median))
-            continue;
-        const struct as_ttft_parts *p = &show->metrics.runs[over.median_run].parts;
-        ADD_ROW(&columns, as_words_safe(s->name), as_words_count((double)p->count),
-                as_words_ns(p->ttft), as_words_ns(p->lag), as_words_ns(p->text_wait),
-                as_words_ns(p->text), as_words_ns(p->queue), as_words_ns(p->prefill),
-                as_words_ns(p->remainder));
-    }
-    return print(show, &columns, error);
-}
-
-/* --- where the time went --- */
-
-static void add_usage(struct as_columns *columns, const struct as_usage *u, const char *what,
-                      const char *variant)
-{
-    ADD_ROW(columns, as_words_safe(what), variant, as_words_count((double)u->calls),
-            as_words_ns(u->ns), as_words_percent(u->share), as_words_ns(u->ns / (double)u->calls),
-            as_words_number(u->bytes / u->ns), as_words_number(u->flops / u->ns),
-            as_words_percent(u->ideal_ns / u->ns),
-            as_words_percent(u->wait_ns / (u->work_ns + u->wait_ns)));
-}
-
-static int print_usage(const struct as_show *show, const struct as_strategy_metrics *strategy,
-                       enum as_usage_level level, struct as_error *error)
-{
-    struct as_columns columns = {.alignment = "llrrrrrrrr"};
-    struct as_usage *rows;
-    size_t count;
-    int rc = as_metrics_usage(&show->metrics, strategy, level, &rows, &count, error);
-    if (rc != AS_OK)
-        return rc;
-    bool classes = level == AS_USAGE_CLASS;
-    size_t shown = classes && !show->all && count > CLASSES_SHOWN ? CLASSES_SHOWN : count;
-    ADD_ROW(&columns, classes ? "problem class" : "op", "variant", "calls", "time", "share", "mean",
-            "GB/s", "GFLOP/s", "of ceiling", "waiting");
-    for (size_t i = 0; i < shown; i++)
-        add_usage(&columns, &rows[i], classes ? rows[i].problem_class : rows[i].op,
-                  as_words_safe(rows[i].variant));
-    rc = print(show, &columns, error);
-    if (shown < count)
-        fprintf(show->stream, "  and %zu more classes (--all prints them)\n", count - shown);
-    free(rows);
-    return rc;
-}
-
-static void sum_traced(const struct as_show *show, const struct as_strategy_metrics *strategy,
-                       struct as_run_metrics *sum)
-{
-    *sum = (struct as_run_metrics){0};
-    for (size_t i = 0; i < strategy->traced_count; i++) {
-        const struct as_run_metrics *run = &show->metrics.runs[strategy->traced[i]];
-        sum->launches += run->launches;
-        sum->launch_ns += run->launch_ns;
-        sum->work_ns += run->work_ns;
-        sum->wait_ns += run->wait_ns;
-        sum->step_ns += run->step_ns;
-        sum->row.recording_ns = run->row.recording_ns;
-    }
-}
-
-static int print_time(const struct as_show *show, struct as_error *error)
-{
-    int rc = AS_OK;
-    for (size_t i = 0; rc == AS_OK && i < show->metrics.strategy_count; i++) {
-        const struct as_strategy_metrics *strategy = &show->metrics.strategies[i];
-        struct as_run_metrics sum;
-        sum_traced(show, strategy, &sum);
-        if (sum.launches == 0)
-            continue;
-        heading(show, as_words_printf("Where the time of %s went", as_words_safe(strategy->name)),
-                as_words_printf("%zu traced run%s, %s of steps", strategy->traced_count,
-                                strategy->traced_count == 1 ? "" : "s", as_words_ns(sum.step_ns)));
-        double share = sum.step_ns > 0 ? sum.launch_ns / sum.step_ns : NAN;
-        double cost =
-            sum.step_ns > 0 ? sum.row.recording_ns * (double)sum.launches / sum.step_ns : NAN;
-        fprintf(
-            show->stream,
-            "  %s launches took %s of it; %s of the threads' time in them was waiting; recording "
-            "cost about %s\n",
-            as_words_count((double)sum.launches), as_words_percent(share),
-            as_words_percent(sum.wait_ns / (sum.work_ns + sum.wait_ns)), as_words_percent(cost));
-        rc = print_usage(show, strategy, AS_USAGE_VARIANT, error);
-        if (rc == AS_OK) {
-            fprintf(show->stream, "\n");
-            rc = print_usage(show, strategy, AS_USAGE_CLASS, error);
-        }
-    }
-    return rc;
-}
-
-static int print_steps(const struct as_show *show, struct as_error *error)
-{
-    static const char *const names[] = {"prefill only", "decode only", "mixed"};
-    struct as_columns columns = {.alignment = "llrrrrr"};
-    heading(show, "Steps", "of the first timing run");
-    ADD_ROW(&columns, "strategy", "kind", "steps", "time", "mean", "prefill tokens",
-            "decode tokens");
-    for (size_t i = 0; i < show->metrics.strategy_count; i++) {
-        const struct as_strategy_metrics *strategy = &show->metrics.strategies[i];
-        for (int k = 0; strategy->timing_count > 0 && k < AS_STEPS_KINDS; k++) {
-            const struct as_step_kind *kind = &show->metrics.runs[strategy->timing[0]].steps[k];
-            if (kind->steps > 0)
-                ADD_ROW(&columns, as_words_safe(strategy->name), names[k],
-                        as_words_count((double)kind->steps), as_words_ns(kind->ns),
-                        as_words_ns(kind->ns / (double)kind->steps),
-                        as_words_count((double)kind->prefill_tokens),
-                        as_words_count((double)kind->decode_tokens));
-        }
-    }
-    return print(show, &columns, error);
-}
-
-/* --- counters, runs --- */
-
-static const char *counter_words(const struct as_show *show,
-                                 const struct as_strategy_metrics *strategy, uint32_t name,
-                                 bool *any)
-{
-    size_t run = strategy->timing_count > 0   ? strategy->timing[0]
-                 : strategy->traced_count > 0 ? strategy->traced[0]
-                                              : show->metrics.run_count;
-    for (size_t i = 0; run < show->metrics.run_count && i < show->metrics.counter_count; i++) {
-        const struct as_row_counter *row = &show->metrics.counters[i];
-        if (row->run != show->metrics.runs[run].row.run || row->name != name ||
-            row->value == AS_UNKNOWN_U64)
-            continue;
-        *any = *any || row->value != 0;
-        return as_words_count((double)row->value);
-    }
-    return "n/a";
-}
-
-/* Whether counter `index` is the first row of its name. */
-static bool first_of_name(const struct as_show *show, size_t index)
-{
-    for (size_t i = 0; i < index; i++) {
-        if (show->metrics.counters[i].name == show->metrics.counters[index].name)
-            return false;
-    }
-    return true;
-}
-
-static int print_counters(const struct as_show *show, struct as_error *error)
-{
-    char alignment[32] = "ll";
-    struct as_columns columns = {.alignment = alignment};
-    size_t strategies = show->metrics.strategy_count < 28 ? show->metrics.strategy_count : 28;
-    if (show->metrics.counter_count == 0)
-        return AS_OK;
-    memset(alignment + 2, 'r', strategies);
-    alignment[2 + strategies] = '\0';
-    heading(show, "Counters",
-            show->all ? "of the first timing run"
-                      : "of the first timing run, without those that are 0");
-    ADD_ROW(&columns, "counter", "units");
-    for (size_t i = 0; i < strategies; i++)
-        as_columns_add(&columns, as_words_safe(show->metrics.strategies[i].name));
-    for (size_t c = 0; c < show->metrics.counter_count; c++) {
-        const struct as_row_counter *row = &show->metrics.counters[c];
-        const char *cells[32];
-        bool any = show->all;
-        if (!first_of_name(show, c))
-            continue;
-        for (size_t i = 0; i < strategies; i++)
-            cells[i] = counter_words(show, &show->metrics.strategies[i], row->name, &any);
-        if (!any)
-            continue;
-        const char *units = as_report_string(show->report, row->units);
-        ADD_ROW(&columns, as_words_safe(as_report_string(show->report, row->name)),
-                units != NULL ? as_words_safe(units) : "");
-        add_row(&columns, cells, strategies);
-    }
-    return print(show, &columns, error);
+    if (run->unfinished > 0)
+        fprintf(show->stream, ", %s unfinished", as_words_count((double)run->unfinished));
+    fprintf(show->stream, "\n");
 }
 
 static void print_invalid(const struct as_show *show)
@@ -533,6 +204,7 @@ static void print_invalid(const struct as_show *show)
                     as_report_pass_name(row->pass),
                     as_words_safe(as_report_string(show->report, row->invalid_reason)),
                     plain(show));
+        print_failures(show, &metrics->runs[r]);
     }
     if (as_report_attribute_u64(show->report, "merge_dropped_launches", &dropped) && dropped > 0)
         fprintf(show->stream, "%s launches were left out: not every thread had ended them\n",
@@ -574,7 +246,8 @@ int as_show_text(const struct as_show *show, struct as_error *error)
     print_checks(show);
     print_invalid(show);
     int (*const parts[])(const struct as_show *, struct as_error *) = {
-        print_throughput, print_latency, print_parts, print_steps, print_time, print_counters};
+        as_show_throughput, as_show_latency, as_show_parts,
+        as_show_steps,      as_show_time,    as_show_counters};
     for (size_t i = 0; rc == AS_OK && i < sizeof parts / sizeof parts[0]; i++)
         rc = parts[i](show, error);
     if (rc == AS_OK && show->runs)

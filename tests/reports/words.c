@@ -23,7 +23,7 @@ Test(words, durations)
 
 Test(words, numbers)
 {
-    cr_assert_str_eq(as_words_number(0), "0.00");
+    cr_assert_str_eq(as_words_number(0), "0");
     cr_assert_str_eq(as_words_number(0.01234), "0.0123");
     cr_assert_str_eq(as_words_number(0.999), "1.00");
     cr_assert_str_eq(as_words_number(9.996), "10.0");
@@ -34,6 +34,10 @@ Test(words, numbers)
     cr_assert_str_eq(as_words_count(123), "123");
     cr_assert_str_eq(as_words_count(-1234), "-1,234");
     cr_assert_str_eq(as_words_percent(0.1234), "12.3 %");
+    cr_assert_str_eq(as_words_percent(0.012), "1.2 %");
+    cr_assert_str_eq(as_words_percent(0.000291), "0.029 %");
+    cr_assert_str_eq(as_words_percent(2.684), "268 %");
+    cr_assert_str_eq(as_words_percent(0), "0 %");
     cr_assert_str_eq(as_words_percent(NAN), "n/a");
     cr_assert_str_eq(as_words_bytes(1.5e9), "1.50 GB");
     cr_assert_str_eq(as_words_bytes(17), "17 B");
