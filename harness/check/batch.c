@@ -255,6 +255,15 @@ int as_check_batch_part(struct as_check_batch *part, const struct as_check_batch
     return 0;
 }
 
+static bool shares_block(const struct as_check_batch *b, int32_t sequence)
+{
+    int32_t first = b->block_table[(int64_t)sequence * b->table_stride];
+    for (int32_t s = 0; first >= 0 && s < b->sequences; s++)
+        if (s != sequence && b->block_table[(int64_t)s * b->table_stride] == first)
+            return true;
+    return false;
+}
+
 int as_check_batch_shorter(struct as_check_batch *shorter, const struct as_check_batch *whole,
                            struct as_error *error)
 {
@@ -277,6 +286,8 @@ int as_check_batch_shorter(struct as_check_batch *shorter, const struct as_check
         int32_t first = shorter->cu_query[s], last = shorter->cu_query[s + 1];
         int32_t history = shorter->context[s] - (last - first);
         int32_t gone = history > 0 ? (history + 1) / 2 : 0;
+        if (shares_block(shorter, s) && history - gone < shorter->block_size)
+            gone = history - shorter->block_size; /* a shared block is never written */
         shorter->context[s] -= gone;
         if (shorter->context[s] > shorter->max_context)
             shorter->max_context = shorter->context[s];

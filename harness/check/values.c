@@ -63,8 +63,8 @@ static const struct block_format formats[ASSAY_DTYPES] = {
     [ASSAY_Q4_1] = {0, 2, 1 / 4.61f, -7.5f},
     [ASSAY_Q5_0] = {0, -1, 1 / 9.25f, 0},
     [ASSAY_Q5_1] = {0, 2, 1 / 9.23f, -15.5f},
-    [ASSAY_Q4_K] = {0, 2, 1 / 168.0f, 7.5f}, /* d sc q - dmin m, sc and m in 0..63 */
-    [ASSAY_Q5_K] = {0, 2, 1 / 337.0f, 15.5f},
+    [ASSAY_Q4_K] = {0, 2, 1 / 259.0f, 7.5f}, /* d sc q - dmin m, sc and m in 0..63 */
+    [ASSAY_Q5_K] = {0, 2, 1 / 519.0f, 15.5f},
     [ASSAY_Q6_K] = {208, -1, 1 / 1367.0f, 0}, /* d sc (q - 32), sc in -128..127 */
 };
 
