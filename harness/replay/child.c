@@ -206,6 +206,9 @@ int as_child_run(const char *folder)
     done.strategy = as_strategy_resolved(&child.bench.strategy);
     int closed = as_recorder_close(child.recorder, code == 0 ? &error : NULL);
     code = code == 0 ? closed : code;
+    /* The parent says what failed, from done.json; who gave no job is not the parent. */
+    if (child.job.storage == NULL)
+        fprintf(stderr, "assay child: %s\n", error.message);
     close_child(&child);
     done.exit = code == 0 ? 0 : 2;
     snprintf(done.build_id, sizeof done.build_id, "%s", as_build_id());
