@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/commands.h"
 #include "cli/option_names.h"
@@ -71,9 +72,16 @@ static bool may_write(const char *output, bool asked)
 {
     static const char signature[8] = "\211HDF\r\n\032\n";
     char start[8];
-    FILE *file = fopen(output, "rbe");
-    if (file == NULL)
+    struct stat info;
+    if (stat(output, &info) != 0)
         return true;
+    FILE *file = S_ISREG(info.st_mode) ? fopen(output, "rbe") : NULL;
+    if (file == NULL) {
+        fprintf(stderr, "assay recover: %s is there already and cannot be read as a report; name "
+                        "another file with -o\n",
+                output);
+        return false;
+    }
     bool report = fread(start, 1, sizeof start, file) == sizeof start &&
                   memcmp(start, signature, sizeof start) == 0;
     fclose(file);
