@@ -5,7 +5,6 @@ and ASSAY_WRITE_FIXTURE (CMakeLists.txt does), and may be given names of tests a
 ends with 77 when every test was skipped.
 """
 
-import ctypes
 import functools
 import glob
 import json
@@ -354,12 +353,6 @@ class Report:
     def texts(self, run):
         """The same as bytes, for models whose tokens are bytes."""
         return {name: bytes(tokens) for name, tokens in self.tokens(run).items()}
-
-
-def subreaper():
-    """Makes this process the parent of orphans, so that it can see them end."""
-    PR_SET_CHILD_SUBREAPER = 36
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def main():
