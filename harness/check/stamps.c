@@ -1,9 +1,13 @@
 #include "check/stamps.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "as_clock.h"
 #include "as_file.h"
@@ -17,6 +21,8 @@
 #define MOST_BYTES (4u << 20)
 
 #define HEADER "assay check stamps 1\n"
+
+#define OLD_SECONDS (30 * 24 * 3600)
 
 /* Time for one case, which takes milliseconds. */
 #define CHECK_SECONDS 60
@@ -259,6 +265,27 @@ static int check_all(const struct job *job, struct as_check_result *results, str
     return code;
 }
 
+/* Every build leaves a file of its own: those that no run has added to for a month go. */
+static void remove_old(const char *path)
+{
+    char folder[1024], old[1400];
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = '\0';
+    DIR *entries = opendir(folder);
+    time_t now = time(NULL);
+    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
+        struct stat info;
+        size_t length = strlen(entry->d_name);
+        if (length < 4 || strcmp(entry->d_name + length - 4, ".txt") != 0)
+            continue;
+        snprintf(old, sizeof old, "%s/%s", folder, entry->d_name);
+        if (stat(old, &info) == 0 && now - info.st_mtime > OLD_SECONDS)
+            unlink(old);
+    }
+    if (entries != NULL)
+        closedir(entries);
+}
+
 /* Adds the new stamps to what the file holds by now. A cache that cannot be written is not an
  * error: it only makes the next run slower. */
 static void store(struct stamps *stamps, const struct job *job,
@@ -278,8 +305,11 @@ static void store(struct stamps *stamps, const struct job *job,
                      item->need->variant->name, words, results[i].ratio, results[i].rms_ulp);
         news = true;
     }
-    if (news && !text.failed && stamps->path[0] != '\0')
+    if (news && !text.failed && stamps->path[0] != '\0') {
+        if (stamps->text == NULL)
+            remove_old(stamps->path);
         as_write_file(stamps->path, text.data, text.length, NULL);
+    }
     as_text_free(&text);
 }
 

@@ -1,9 +1,11 @@
 /* What was checked once is not checked again; what failed or changed is. */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check/stamps.h"
@@ -253,6 +255,25 @@ Test(check_stamps, a_damaged_file_counts_for_nothing)
     rewrite(path, text, size);
     cr_assert_eq(check(&needs).stamped, 0);
     cr_assert_eq(check(&needs).stamped, 1, "and was written anew");
+}
+
+Test(check_stamps, files_of_old_builds_go)
+{
+    struct needs needs = one_need("rms_norm/cpu_naive");
+    char path[400];
+    const struct timespec long_ago[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    snprintf(path, sizeof path, "%s/assay", folder);
+    mkdir(path, 0755);
+    snprintf(path, sizeof path, "%s/assay/checks", folder);
+    mkdir(path, 0755);
+    snprintf(path, sizeof path, "%s/assay/checks/old.txt", folder);
+    rewrite(path, "x", 1);
+    utimensat(AT_FDCWD, path, long_ago, 0);
+    check(&needs);
+    cr_assert_neq(access(path, F_OK), 0);
+    rewrite(path, "x", 1);
+    check(&needs);
+    cr_assert_eq(access(path, F_OK), 0, "a young one stays");
 }
 
 Test(check_stamps, works_without_a_cache_folder)
