@@ -175,7 +175,8 @@ static int put_attribute(struct as_spool *spool, const char *key, char type, con
 
 int as_spool_attribute(struct as_spool *spool, const char *key, const char *value)
 {
-    return put_attribute(spool, key, 's', value, strlen(value) + 1);
+    return value == NULL ? spool->error.code
+                         : put_attribute(spool, key, 's', value, strlen(value) + 1);
 }
 
 int as_spool_attribute_u64(struct as_spool *spool, const char *key, uint64_t value)

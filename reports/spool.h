@@ -51,7 +51,7 @@ int as_spool_reserve(struct as_spool *spool, size_t bytes);
  * failure. A hash lookup and at worst an allocation: not for the hot path. */
 uint32_t as_spool_string(struct as_spool *spool, const char *text);
 
-/* A named value for the report's root. The last of a key wins. */
+/* A named value for the report's root. The last of a key wins; a NULL is not written. */
 int as_spool_attribute(struct as_spool *spool, const char *key, const char *value);
 int as_spool_attribute_u64(struct as_spool *spool, const char *key, uint64_t value);
 int as_spool_attribute_f64(struct as_spool *spool, const char *key, double value);

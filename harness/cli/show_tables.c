@@ -131,6 +131,8 @@ int as_show_latency(const struct as_show *show, struct as_error *error)
         }
     }
     int printed = print(show, &columns, error);
+    fprintf(show->stream, "  interval: holds the population's median with 95 %%; from sending: the "
+                          "service form of p50;\n  -: fewer than ten values lie beyond it\n");
     return rc == AS_OK ? printed : rc;
 }
 

@@ -197,6 +197,25 @@ Test(merge, keeps_the_other_tables)
     as_report_close(report);
 }
 
+/* Beyond the 64 KiB that older HDF5 files could hold. */
+Test(merge, long_attributes)
+{
+    const char *work = in_scratch("w");
+    char *text = calloc(1, 300001);
+    memset(text, 'y', 300000);
+    struct as_spool *spool = new_spool(work, AS_SPOOL_PARENT);
+    as_spool_attribute(spool, "strategy fast", text);
+    as_spool_attribute(spool, "nothing", NULL);
+    as_spool_attribute(spool, "empty", "");
+    close_spool(spool);
+    struct as_report *report = merge_and_open(work, NULL);
+    cr_assert_str_eq(as_report_attribute(report, "strategy fast"), text);
+    cr_assert_str_eq(as_report_attribute(report, "empty"), "");
+    cr_assert_null(as_report_attribute(report, "nothing"));
+    as_report_close(report);
+    free(text);
+}
+
 Test(merge, children_attributes_move_to_the_root)
 {
     const char *work = in_scratch("w");
