@@ -311,11 +311,10 @@ static int join_launch(struct child *child, const struct source *source,
 static int copy_launch(struct child *child, const struct source *source,
                        const struct as_row_launch *row, struct as_error *error)
 {
-    if (row->launch == AS_UNKNOWN_U32 || row->launch > UINT32_MAX - 2 - child->merge->launch_base)
-        return as_fail(error, AS_ERR_DATA,
-                       "merging run %u: its launch number %u does not fit the report, which "
-                       "numbers %u launches before it",
-                       child->run, row->launch, child->merge->launch_base);
+    if (row->launch == AS_UNKNOWN_U32 || row->launch > UINT32_MAX - 2 - child->merge->launch_base) {
+        child->merge->summary->dropped_launches++; /* the report has no number for it */
+        return AS_OK;
+    }
     if (row->launch >= child->launches)
         child->launches = row->launch + 1;
     if (source->joins)

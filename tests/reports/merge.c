@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "as_random.h"
 #include "helpers.h"
+#include "metrics.h"
 #include "spool_format.h"
 
 TestSuite(merge, .init = make_scratch, .fini = drop_scratch);
@@ -588,4 +590,70 @@ Test(merge, empty_tables)
     cr_assert_eq(as_report_string_count(report), 0);
     cr_assert_null(as_report_string(report, 0));
     as_report_close(report);
+}
+
+/* A value of the kinds that break things: small, unknown, nearly unknown, anything. */
+static uint64_t hostile(uint64_t trial, uint64_t counter)
+{
+    uint64_t any = as_random_u64(31, trial, 2 * counter + 1);
+    switch (as_random_u64(31, trial, 2 * counter) % 5) {
+    case 0: return UINT64_MAX;
+    case 1: return UINT64_MAX - 1 - any % 3;
+    case 2: return any;
+    default: return any % 4;
+    }
+}
+
+static void put_hostile_rows(struct as_spool *spool, uint64_t trial, uint64_t stream)
+{
+    for (uint64_t i = 0; i < 400; i++) {
+        uint64_t row[AS_ROW_SIZE_MAX / 8];
+        uint64_t counter = stream * 1000000 + i * 64;
+        for (int w = 0; w < AS_ROW_SIZE_MAX / 8; w++) {
+            uint64_t low = hostile(trial, counter + w), high = hostile(trial + 1000, counter + w);
+            row[w] = w % 2 == 0 ? (low & 0xffffffff) | high << 32 : low;
+        }
+        put(spool, (enum as_table)(as_random_u64(33, trial, counter) % AS_TABLE_COUNT), row);
+    }
+}
+
+/* Rows of any content, in sound frames: the merge makes a report or says why not, and what it made
+ * can be read and computed with. */
+Test(merge, hostile_rows)
+{
+    unsigned made = 0;
+    for (uint64_t trial = 0; trial < 40; trial++) {
+        static const char *const names[] = {"engine.spool", "thread-1.spool", "gpu.spool"};
+        struct as_error error = {0};
+        char work[64];
+        snprintf(work, sizeof work, "w%u", (unsigned)trial);
+        for (uint64_t n = 0; n < 4; n++) {
+            char folder[128];
+            snprintf(folder, sizeof folder, n < 3 ? "%s/run-0000" : "%s", work);
+            struct as_spool *spool =
+                new_spool(in_scratch(folder), n < 3 ? names[n] : AS_SPOOL_PARENT);
+            as_spool_string(spool, "naive");
+            as_spool_string(spool, "linear");
+            put_hostile_rows(spool, trial, n);
+            close_spool(spool);
+        }
+        int rc = as_merge(in_scratch(work), in_scratch("h.h5"), NULL, &error);
+        cr_assert(rc == AS_OK || error.message[0] != '\0');
+        if (rc != AS_OK)
+            continue;
+        made++;
+        struct as_report *report = open_report(in_scratch("h.h5"));
+        struct as_metrics metrics;
+        MUST(as_metrics_compute(&metrics, report, &error));
+        for (size_t i = 0; i < metrics.strategy_count; i++) {
+            struct as_usage *rows;
+            size_t count;
+            MUST(as_metrics_usage(&metrics, &metrics.strategies[i], AS_USAGE_CLASS, &rows, &count,
+                                  &error));
+            free(rows);
+        }
+        as_metrics_free(&metrics);
+        as_report_close(report);
+    }
+    printf("%u of 40 hostile folders made a report\n", made);
 }
