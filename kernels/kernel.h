@@ -164,11 +164,11 @@ struct assay_operand {
 
 /* The columns of a step row that argmax computes. */
 struct assay_top {
-    int32_t id;         /* top-1 token; the lowest id wins a tie */
-    int32_t nonfinite;  /* logits that are NaN or infinite */
-    float logit;        /* of the top-1 */
-    float margin;       /* top-1 minus top-2; 0 for a tie */
-    double projection;  /* sum over ids of sign(id) * logit, sign by assay_sign() */
+    int32_t id;        /* top-1 token; the lowest id wins a tie */
+    int32_t nonfinite; /* logits that are NaN or infinite */
+    float logit;       /* of the top-1 */
+    float margin;      /* top-1 minus top-2; 0 for a tie */
+    double projection; /* sum over ids of sign(id) * logit, sign by assay_sign() */
 };
 
 /* +1 or -1, fixed for each token id. */
@@ -247,7 +247,7 @@ static inline void assay_share(const struct assay_exec *exec, int64_t count, int
 enum assay_backend { ASSAY_CPU, ASSAY_CUDA };
 
 enum assay_cpu_feature {
-    ASSAY_CPU_AVX2 = 1 << 0, /* with FMA and F16C */
+    ASSAY_CPU_AVX2 = 1 << 0,   /* with FMA and F16C */
     ASSAY_CPU_AVX512 = 1 << 1, /* F, BW, DQ, VL */
     ASSAY_CPU_VNNI = 1 << 2,
     ASSAY_CPU_BF16 = 1 << 3
@@ -258,8 +258,7 @@ enum assay_cpu_feature {
 struct assay_observer {
     void *context;
     void (*begin)(void *context, const struct assay_launch *launch, int32_t thread);
-    void (*end)(void *context, const struct assay_launch *launch, int32_t thread,
-                uint64_t wait_ns);
+    void (*end)(void *context, const struct assay_launch *launch, int32_t thread, uint64_t wait_ns);
     void (*graph_node)(void *context, const struct assay_launch *launch, uint64_t node);
 };
 
@@ -305,9 +304,9 @@ enum assay_graph { ASSAY_GRAPH_NEVER, ASSAY_GRAPH_UNIFORM, ASSAY_GRAPH_ANY };
 
 /* A variant sets the names, the dtypes, and run; the rest may stay NULL. */
 struct assay_variant {
-    const char *name;     /* "linear/cpu_avx2": folder and file */
-    const char *idea;     /* one line: what this rung adds */
-    const char *improves; /* the rung below, by name; NULL on the lowest */
+    const char *name;                /* "linear/cpu_avx2": folder and file */
+    const char *idea;                /* one line: what this rung adds */
+    const char *improves;            /* the rung below, by name; NULL on the lowest */
     const struct assay_cover *cover; /* NULL: the single op below */
     enum assay_op op;
     enum assay_backend backend;
@@ -343,7 +342,7 @@ struct assay_plugin {
     uint32_t abi;  /* ASSAY_ABI */
     uint32_t size; /* sizeof(struct assay_plugin) */
     const char *name, *version;
-    const struct assay_variant *const *variants; /* NULL-terminated */
+    const struct assay_variant *const *variants;                   /* NULL-terminated */
     int (*open_device)(struct assay_device **, struct as_error *); /* may be NULL */
 };
 

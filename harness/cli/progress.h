@@ -8,7 +8,7 @@
 
 struct as_progress {
     bool quiet, terminal;
-    char what[192]; /* the phase that was shown last */
+    char what[192];   /* the phase that was shown last */
     uint64_t started; /* of the phase, ns */
 };
 

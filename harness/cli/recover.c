@@ -77,8 +77,9 @@ static bool may_write(const char *output, bool asked)
         return true;
     FILE *file = S_ISREG(info.st_mode) ? fopen(output, "rbe") : NULL;
     if (file == NULL) {
-        fprintf(stderr, "assay recover: %s is there already and cannot be read as a report; name "
-                        "another file with -o\n",
+        fprintf(stderr,
+                "assay recover: %s is there already and cannot be read as a report; name "
+                "another file with -o\n",
                 output);
         return false;
     }

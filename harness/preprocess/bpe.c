@@ -12,8 +12,7 @@
 int as_ids_add(struct as_ids *ids, int32_t id, struct as_error *error)
 {
     if (ids->count == ids->capacity &&
-        as_grow(error, &ids->data, &ids->capacity, ids->count, sizeof *ids->data,
-                "token ids") != 0)
+        as_grow(error, &ids->data, &ids->capacity, ids->count, sizeof *ids->data, "token ids") != 0)
         return AS_ERR_MEMORY;
     ids->data[ids->count++] = id;
     return 0;

@@ -25,10 +25,10 @@ struct as_bpe_merge {
 #define AS_BPE_FREE UINT32_MAX
 
 struct as_bpe {
-    int32_t bytes[256]; /* the id of each single byte, -1 where the vocabulary has none */
+    int32_t bytes[256];          /* the id of each single byte, -1 where the vocabulary has none */
     struct as_bpe_merge *merges; /* open addressing */
     size_t slots;                /* a power of two */
-    uint64_t seed; /* of the hash: no file can be made to collide */
+    uint64_t seed;               /* of the hash: no file can be made to collide */
 };
 
 /* An empty table for `count` merges; bytes are all -1. */

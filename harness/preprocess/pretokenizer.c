@@ -12,17 +12,16 @@
 
 /* The characters of Unicode's White_Space, which is what `\s` means to Hugging Face's engine.
  * PCRE2's own `\s` under UCP also takes U+180E, which lost that property in Unicode 6.3. */
-#define SPACE                                                                                     \
-    "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"      \
+#define SPACE                                                                                \
+    "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}" \
     "\\x{3000}"
 #define LAST_SPACES "[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
 
 /* ByteLevel(use_regex = true) of Hugging Face. */
-#define GPT2                                                                                      \
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|" LAST_SPACES
+#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|" LAST_SPACES
 
-#define LLAMA3                                                                                    \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"                     \
+#define LLAMA3                                                                \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" \
     " ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+|" LAST_SPACES
 
 /* Letters and numbers are what PCRE2's tables say, with 10.42 those of Unicode 14. */
@@ -176,9 +175,9 @@ static int split(struct as_splitter *splitter, size_t level, const char *text, s
     while (length > 0) {
         /* The subject is this part alone: as for Hugging Face, lookahead does not see what an
          * earlier pattern cut off. No pattern looks behind, so it may start at the last match. */
-        int found = pcre2_match(pattern, (PCRE2_SPTR)text, length, 0,
-                                PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, splitter->match,
-                                splitter->context);
+        int found =
+            pcre2_match(pattern, (PCRE2_SPTR)text, length, 0, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY,
+                        splitter->match, splitter->context);
         if (found == PCRE2_ERROR_NOMATCH)
             return split(splitter, level + 1, text, length, error);
         if (found < 0) {

@@ -30,8 +30,7 @@ int as_splitter_create(const struct as_pretokenizer *pretokenizer, struct as_spl
 void as_splitter_free(struct as_splitter *splitter);
 
 /* Takes one word; a result other than 0 ends the splitting and is passed on. */
-typedef int (*as_word_sink)(void *context, const char *word, size_t length,
-                            struct as_error *error);
+typedef int (*as_word_sink)(void *context, const char *word, size_t length, struct as_error *error);
 
 /* Cuts `text`, which must be valid UTF-8, in time linear in its length. */
 int as_splitter_run(struct as_splitter *splitter, const char *text, size_t length,

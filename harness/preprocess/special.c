@@ -69,8 +69,8 @@ int as_special_create(struct as_special **special, struct as_error *error)
     if (made == NULL)
         return AS_ERR_MEMORY;
     made->seed = as_clock_ns();
-    if (as_grow(error, &made->nodes, &made->capacity, 0, sizeof *made->nodes,
-                "the added tokens") != 0 ||
+    if (as_grow(error, &made->nodes, &made->capacity, 0, sizeof *made->nodes, "the added tokens") !=
+            0 ||
         grow_edges(made, error) != 0) {
         as_special_free(made);
         return AS_ERR_MEMORY;

@@ -206,8 +206,8 @@ static int start_thread(struct worker *worker, struct as_error *error)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed != 0)
         return as_fail(error, AS_ERR_IO,
-                       "thread %u of the text stage could not be started (error %d)",
-                       worker->index, failed);
+                       "thread %u of the text stage could not be started (error %d)", worker->index,
+                       failed);
     return 0;
 }
 

@@ -50,11 +50,11 @@ struct as_stage_request {
 struct as_stage_result {
     uint64_t size;
     uint64_t id;
-    uint64_t queued_ns; /* submit was called */
-    uint64_t start_ns;  /* a thread took it up */
-    uint64_t end_ns;    /* the ids were there */
-    int32_t status;     /* 0, or enum as_code: then there are no tokens, but an error text */
-    uint32_t thread;    /* 0 upward: which of the stage's threads */
+    uint64_t queued_ns;  /* submit was called */
+    uint64_t start_ns;   /* a thread took it up */
+    uint64_t end_ns;     /* the ids were there */
+    int32_t status;      /* 0, or enum as_code: then there are no tokens, but an error text */
+    uint32_t thread;     /* 0 upward: which of the stage's threads */
     uint64_t text_bytes; /* of the text, or of the rendered messages */
     uint64_t token_count;
     uint64_t error_bytes; /* of the error text, its NUL included; 0 without one */

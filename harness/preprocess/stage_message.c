@@ -57,10 +57,12 @@ int as_stage_pack(const struct as_stage_request *request, uint64_t queued_ns,
     struct as_stage_block *made = malloc(sizeof *made + bytes);
     if (made == NULL)
         return as_fail_memory(error, sizeof *made + bytes, "a request");
-    *made = (struct as_stage_block){
-        .size = sizeof *made + bytes, .id = request->id, .queued_ns = queued_ns,
-        .kind = (uint32_t)request->kind, .plain = request->plain,
-        .no_generation = request->no_generation};
+    *made = (struct as_stage_block){.size = sizeof *made + bytes,
+                                    .id = request->id,
+                                    .queued_ns = queued_ns,
+                                    .kind = (uint32_t)request->kind,
+                                    .plain = request->plain,
+                                    .no_generation = request->no_generation};
     if (request->kind == AS_INPUT_TEXT) {
         made->count = request->text.length;
         put(made->data, request->text.bytes, request->text.length);
@@ -100,8 +102,8 @@ int as_stage_result_make(uint64_t id, const int32_t *tokens, size_t count,
     }
     if (made == NULL)
         return as_fail_memory(error, bytes, "the result of a request");
-    *made = (struct as_stage_result){.size = bytes, .id = id, .token_count = count,
-                                     .error_bytes = error_bytes};
+    *made = (struct as_stage_result){
+        .size = bytes, .id = id, .token_count = count, .error_bytes = error_bytes};
     if (count > 0)
         memcpy(made->tokens, tokens, count * sizeof *tokens);
     if (failure != NULL) {

@@ -12,7 +12,7 @@ struct as_stage_block {
     uint32_t kind; /* enum as_input */
     uint32_t plain, no_generation;
     uint32_t padding;
-    uint64_t count; /* bytes of the text, messages, or tokens */
+    uint64_t count;       /* bytes of the text, messages, or tokens */
     unsigned char data[]; /* the text; the tokens; or two u64 lengths (role, content) for each
                              message and then all roles and contents in order */
 };

@@ -13,8 +13,8 @@
 int as_byte_of_code_point(uint32_t code_point)
 {
     if (code_point < 256) {
-        bool visible = (code_point >= 33 && code_point <= 126) ||
-                       (code_point >= 161 && code_point != 173);
+        bool visible =
+            (code_point >= 33 && code_point <= 126) || (code_point >= 161 && code_point != 173);
         return visible ? (int)code_point : -1;
     }
     /* The rest have the characters from U+0100 on, in the order of their values. */

@@ -41,7 +41,7 @@ struct as_vocabulary {
     const int32_t *types;          /* [count] enum as_token_type; NULL: all normal */
     const float *scores;           /* [count], or NULL; unused by "gpt2" */
     size_t merge_count;
-    const struct as_piece *merges; /* [merge_count] "left right", the best first */
+    const struct as_piece *merges;  /* [merge_count] "left right", the best first */
     int32_t bos, eos, unknown, pad; /* token ids, -1 where there is none */
     bool add_bos, add_eos;          /* AS_ENCODE_ADD_SPECIAL puts them around a text */
 };

@@ -38,17 +38,17 @@ static void begin(void *context, const struct assay_launch *launch, int32_t thre
 static void record_driver(struct as_recorder *recorder, struct track *track,
                           const struct assay_launch *launch, uint64_t work, uint64_t wait)
 {
-    const struct as_row_launch row = {
-        .launch = track->launch++,
-        .run = recorder->options.run,
-        .step = recorder->step,
-        .layer = launch->layer < 0 ? AS_UNKNOWN_U32 : (uint32_t)launch->layer,
-        .variant = (uint32_t)launch->variant_index,
-        .problem = (uint32_t)launch->problem_index,
-        .start = track->start,
-        .end = AS_UNKNOWN_U64,
-        .work_ns = work,
-        .wait_ns = wait};
+    const struct as_row_launch row = {.launch = track->launch++,
+                                      .run = recorder->options.run,
+                                      .step = recorder->step,
+                                      .layer = launch->layer < 0 ? AS_UNKNOWN_U32
+                                                                 : (uint32_t)launch->layer,
+                                      .variant = (uint32_t)launch->variant_index,
+                                      .problem = (uint32_t)launch->problem_index,
+                                      .start = track->start,
+                                      .end = AS_UNKNOWN_U64,
+                                      .work_ns = work,
+                                      .wait_ns = wait};
     as_spool_put(track->spool, AS_TABLE_LAUNCHES, &row);
 }
 
@@ -95,15 +95,13 @@ static int open_spools(struct as_recorder *recorder, struct as_error *error)
 int as_recorder_create(const struct as_recorder_options *options, struct as_recorder **result,
                        struct as_error *error)
 {
-    struct as_recorder *recorder = *result =
-        as_calloc(error, 1, sizeof *recorder, "the recorder");
+    struct as_recorder *recorder = *result = as_calloc(error, 1, sizeof *recorder, "the recorder");
     if (recorder == NULL)
         return AS_ERR_MEMORY;
     recorder->options = *options;
-    recorder->observer =
-        (struct assay_observer){.context = recorder, .begin = begin, .end = end};
-    recorder->track = as_calloc_aligned(error, (size_t)options->threads,
-                                        sizeof recorder->track[0], "the recorder");
+    recorder->observer = (struct assay_observer){.context = recorder, .begin = begin, .end = end};
+    recorder->track = as_calloc_aligned(error, (size_t)options->threads, sizeof recorder->track[0],
+                                        "the recorder");
     int code = recorder->track == NULL ? AS_ERR_MEMORY : open_spools(recorder, error);
     if (code != 0) {
         as_recorder_close(recorder, NULL);
@@ -156,8 +154,7 @@ void as_recorder_end_step(struct as_recorder *recorder)
 
 static uint32_t dtype_string(struct as_spool *spool, enum assay_dtype dtype)
 {
-    return dtype == ASSAY_NONE ? AS_UNKNOWN_U32
-                               : as_spool_string(spool, assay_dtype(dtype)->name);
+    return dtype == ASSAY_NONE ? AS_UNKNOWN_U32 : as_spool_string(spool, assay_dtype(dtype)->name);
 }
 
 static uint32_t known(int64_t value)
@@ -228,11 +225,10 @@ int as_recorder_counters(struct as_recorder *recorder, struct as_engine *engine)
     const struct as_counters *counters = as_engine_counters(engine);
     int code = 0;
     for (size_t i = 0; code == 0 && i < as_counter_count; i++) {
-        const struct as_row_counter row = {
-            .run = recorder->options.run,
-            .name = as_spool_string(spool, as_counter_info[i].name),
-            .units = as_spool_string(spool, as_counter_info[i].unit),
-            .value = as_counter_value(counters, i)};
+        const struct as_row_counter row = {.run = recorder->options.run,
+                                           .name = as_spool_string(spool, as_counter_info[i].name),
+                                           .units = as_spool_string(spool, as_counter_info[i].unit),
+                                           .value = as_counter_value(counters, i)};
         code = as_spool_put(spool, AS_TABLE_COUNTERS, &row);
     }
     return code;

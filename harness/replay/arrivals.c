@@ -144,8 +144,8 @@ int as_arrivals_start(struct as_arrivals *a, uint64_t start_ns, struct as_error 
     }
     for (size_t i = 0; code == 0 && i < a->timed; i++) {
         uint64_t at = a->options.workload->requests[a->order[i]].at_ns;
-        code = schedule(a, a->order[i], start_ns + (a->options.mode == AS_MODE_OPEN ? at : 0),
-                        error);
+        code =
+            schedule(a, a->order[i], start_ns + (a->options.mode == AS_MODE_OPEN ? at : 0), error);
     }
     return code;
 }
@@ -274,9 +274,8 @@ static int allocate(struct as_arrivals *a, struct as_error *error)
     a->next_child = as_calloc(error, count, sizeof a->next_child[0], "arrivals");
     a->stamp = as_calloc(error, count, sizeof a->stamp[0], "arrivals");
     a->due = as_calloc(error, count, sizeof a->due[0], "arrivals");
-    return a->prompt == NULL || a->message == NULL || a->order == NULL ||
-                   a->first_child == NULL || a->next_child == NULL || a->stamp == NULL ||
-                   a->due == NULL
+    return a->prompt == NULL || a->message == NULL || a->order == NULL || a->first_child == NULL ||
+                   a->next_child == NULL || a->stamp == NULL || a->due == NULL
                ? AS_ERR_MEMORY
                : 0;
 }

@@ -16,8 +16,8 @@ int as_bench_open(const struct as_bench_options *options, struct as_bench *bench
                   struct as_error *error)
 {
     *bench = (struct as_bench){0};
-    int code = as_strategy_load(&bench->strategy, options->strategy, options->set, options->sets,
-                                error);
+    int code =
+        as_strategy_load(&bench->strategy, options->strategy, options->set, options->sets, error);
     if (code == 0)
         code = as_registry_create(&bench->registry, error);
     if (code == 0)
@@ -46,21 +46,21 @@ struct as_engine_options as_bench_engine_options(const struct as_bench *bench,
 {
     const struct as_strategy *strategy = &bench->strategy;
     int64_t blocks = (bench->context + strategy->block_size - 1) / strategy->block_size;
-    return (struct as_engine_options){
-        .model = bench->model,
-        .device = bench->device,
-        .registry = bench->registry,
-        .choice = strategy->choice,
-        .choices = (size_t)strategy->choices,
-        .activations = (enum assay_dtype)strategy->activations,
-        .kv = (enum assay_dtype)strategy->kv,
-        .block_size = strategy->block_size,
-        .kv_blocks = strategy->kv_blocks > 0 ? strategy->kv_blocks
-                                             : blocks * strategy->max_batch_size,
-        .max_sequences = strategy->max_batch_size,
-        .max_tokens = strategy->max_batch_tokens,
-        .context = bench->context,
-        .observer = observer};
+    return (struct as_engine_options){.model = bench->model,
+                                      .device = bench->device,
+                                      .registry = bench->registry,
+                                      .choice = strategy->choice,
+                                      .choices = (size_t)strategy->choices,
+                                      .activations = (enum assay_dtype)strategy->activations,
+                                      .kv = (enum assay_dtype)strategy->kv,
+                                      .block_size = strategy->block_size,
+                                      .kv_blocks = strategy->kv_blocks > 0
+                                                       ? strategy->kv_blocks
+                                                       : blocks * strategy->max_batch_size,
+                                      .max_sequences = strategy->max_batch_size,
+                                      .max_tokens = strategy->max_batch_tokens,
+                                      .context = bench->context,
+                                      .observer = observer};
 }
 
 int as_bench_start(struct as_bench *bench, const struct assay_observer *observer,

@@ -23,9 +23,9 @@ struct as_bench_options {
     const char *strategy; /* name or path */
     const char *const *set;
     size_t sets;
-    int32_t context;  /* rows that will be needed, 0 = unknown; lowers the cache's size */
-    bool spare_cpu;   /* leave one CPU to whoever sends requests, where the strategy does not say */
-    bool plans_only;  /* no engine: for checks before anything runs */
+    int32_t context; /* rows that will be needed, 0 = unknown; lowers the cache's size */
+    bool spare_cpu;  /* leave one CPU to whoever sends requests, where the strategy does not say */
+    bool plans_only; /* no engine: for checks before anything runs */
 };
 
 /* Opens everything; on failure nothing is left open. `observer` is NULL in timing passes. It may

@@ -64,9 +64,8 @@ static int put_run(struct child *child, const struct as_session_summary *summary
         row.exit = summary->failed > 0 ? 2 : 0;
         row.valid = summary->failed == 0 && summary->not_the_load[0] == '\0';
         if (!row.valid)
-            row.invalid_reason = as_spool_string(spool, summary->failed > 0
-                                                            ? summary->first_failure
-                                                            : summary->not_the_load);
+            row.invalid_reason = as_spool_string(
+                spool, summary->failed > 0 ? summary->first_failure : summary->not_the_load);
     }
     return as_spool_put(spool, AS_TABLE_RUNS, &row);
 }
@@ -134,7 +133,8 @@ static int replay(struct child *child)
                                                .chat = child->chat,
                                                .recorder = child->recorder,
                                                .run = child->job.run,
-                                               .mode = (enum as_mode)as_mode_by_name(child->job.mode),
+                                               .mode =
+                                                   (enum as_mode)as_mode_by_name(child->job.mode),
                                                .concurrency = child->job.concurrency,
                                                .progress = print_progress};
     struct as_session_summary summary;
@@ -155,8 +155,8 @@ static int replay(struct child *child)
         as_recorder_failed(child->recorder, child->error);
     snprintf(child->remark, sizeof child->remark, "%s", summary.not_the_load);
     if (code == 0 && summary.failed > 0)
-        code = as_fail(child->error, AS_ERR_WRONG, "%zu of %zu requests failed; %s",
-                       summary.failed, child->workload->count, summary.first_failure);
+        code = as_fail(child->error, AS_ERR_WRONG, "%zu of %zu requests failed; %s", summary.failed,
+                       child->workload->count, summary.first_failure);
     return code;
 }
 

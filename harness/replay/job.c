@@ -19,8 +19,10 @@ static int write_json(json_t *json, const char *folder, const char *name, struct
     char *text = json == NULL ? NULL : json_dumps(json, JSON_INDENT(2));
     json_decref(json);
     if (text == NULL)
-        return as_fail(error, AS_ERR_MEMORY, "cannot write %s: its strings are not UTF-8, or memory "
-                       "is short", path);
+        return as_fail(error, AS_ERR_MEMORY,
+                       "cannot write %s: its strings are not UTF-8, or memory "
+                       "is short",
+                       path);
     int code = as_write_file(path, text, strlen(text), error);
     free(text);
     return code;
@@ -50,22 +52,21 @@ int as_job_write(const struct as_job *job, const char *folder, struct as_error *
     json_t *sets = json_array();
     for (uint32_t i = 0; i < job->sets; i++)
         json_array_append_new(sets, json_string(job->set[i]));
-    json_t *json = json_pack(
-        "{s:i, s:I, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:s*, s:s, s:I, s:o}", "protocol", AS_PROTOCOL,
-        "run", (json_int_t)job->run, "repetition", (json_int_t)job->repetition, "order",
-        (json_int_t)job->order, "pass", job->pass == AS_PASS_TRACED ? "traced" : "timing", "limit",
-        (json_int_t)job->limit, "model", job->model, "workload", job->workload, "strategy",
-        job->strategy, "chat_template", job->chat_template, "mode", job->mode,
-        "concurrency", (json_int_t)job->concurrency, "set", sets);
+    json_t *json = json_pack("{s:i, s:I, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:s*, s:s, s:I, s:o}",
+                             "protocol", AS_PROTOCOL, "run", (json_int_t)job->run, "repetition",
+                             (json_int_t)job->repetition, "order", (json_int_t)job->order, "pass",
+                             job->pass == AS_PASS_TRACED ? "traced" : "timing", "limit",
+                             (json_int_t)job->limit, "model", job->model, "workload", job->workload,
+                             "strategy", job->strategy, "chat_template", job->chat_template, "mode",
+                             job->mode, "concurrency", (json_int_t)job->concurrency, "set", sets);
     return write_json(json, folder, "job.json", error);
 }
 
 static int refuse_unknown_keys(json_t *json, const char *folder, struct as_error *error)
 {
-    static const char *const known[] = {"protocol", "run",      "repetition",    "order",
-                                        "pass",     "limit",    "model",         "workload",
-                                        "strategy", "mode",     "chat_template", "set",
-                                        "concurrency"};
+    static const char *const known[] = {"protocol",      "run",   "repetition", "order",    "pass",
+                                        "limit",         "model", "workload",   "strategy", "mode",
+                                        "chat_template", "set",   "concurrency"};
     const char *key;
     json_t *value;
     json_object_foreach(json, key, value)
@@ -82,8 +83,7 @@ static int refuse_unknown_keys(json_t *json, const char *folder, struct as_error
     return 0;
 }
 
-static int unpack_job(struct as_job *job, json_t *json, const char *folder,
-                      struct as_error *error)
+static int unpack_job(struct as_job *job, json_t *json, const char *folder, struct as_error *error)
 {
     int protocol = 0;
     json_int_t run, repetition, order, limit, concurrency;
@@ -93,12 +93,12 @@ static int unpack_job(struct as_job *job, json_t *json, const char *folder,
     int code = refuse_unknown_keys(json, folder, error);
     if (code != 0)
         return code;
-    if (json_unpack_ex(json, &problem, 0,
-                       "{s:i, s:I, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s?s, s:s, s:I, s:o}", "protocol",
-                       &protocol, "run", &run, "repetition", &repetition, "order", &order, "pass",
-                       &pass, "limit", &limit, "model", &job->model, "workload", &job->workload,
-                       "strategy", &job->strategy, "chat_template", &job->chat_template, "mode",
-                       &job->mode, "concurrency", &concurrency, "set", &sets) != 0)
+    if (json_unpack_ex(
+            json, &problem, 0, "{s:i, s:I, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s?s, s:s, s:I, s:o}",
+            "protocol", &protocol, "run", &run, "repetition", &repetition, "order", &order, "pass",
+            &pass, "limit", &limit, "model", &job->model, "workload", &job->workload, "strategy",
+            &job->strategy, "chat_template", &job->chat_template, "mode", &job->mode, "concurrency",
+            &concurrency, "set", &sets) != 0)
         return as_fail(error, AS_ERR_DATA, "%s/job.json: %s", folder, problem.text);
     if (protocol != AS_PROTOCOL)
         return as_fail(error, AS_ERR_DATA, "%s/job.json speaks protocol %d, this build %d", folder,

@@ -17,13 +17,13 @@ enum as_pass { AS_PASS_TIMING, AS_PASS_TRACED };
 struct as_job {
     uint32_t run, repetition, order;
     enum as_pass pass;
-    uint64_t limit;         /* first rows of the workload; 0 = all */
-    const char *model;      /* path or synthetic:... */
-    const char *workload;   /* path */
-    const char *strategy;   /* name or path */
+    uint64_t limit;            /* first rows of the workload; 0 = all */
+    const char *model;         /* path or synthetic:... */
+    const char *workload;      /* path */
+    const char *strategy;      /* name or path */
     const char *chat_template; /* NULL = by digest */
-    const char *mode;       /* "offline", "open" or "closed" */
-    uint32_t concurrency;   /* closed: requests in flight */
+    const char *mode;          /* "offline", "open" or "closed" */
+    uint32_t concurrency;      /* closed: requests in flight */
     const char *set[AS_JOB_SETS];
     uint32_t sets;
     void *storage; /* what the strings point into after as_job_read() */
@@ -41,8 +41,8 @@ struct as_done {
     int32_t exit;
     char build_id[64];
     char plan_digest[17];
-    char message[1024];  /* why it failed, or why its run is not valid, or "" */
-    char *strategy;      /* resolved, as YAML; the reader frees it */
+    char message[1024]; /* why it failed, or why its run is not valid, or "" */
+    char *strategy;     /* resolved, as YAML; the reader frees it */
 };
 
 int as_done_write(const struct as_done *done, const char *folder, struct as_error *error);

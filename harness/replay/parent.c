@@ -155,8 +155,7 @@ static int check_workload(struct parent *parent)
 
 static int prepare(struct parent *parent)
 {
-    ssize_t length =
-        readlink("/proc/self/exe", parent->program, sizeof parent->program - 1);
+    ssize_t length = readlink("/proc/self/exe", parent->program, sizeof parent->program - 1);
     if (length < 0)
         return as_fail_errno(parent->error, AS_ERR_IO, "cannot find this program's own file");
     parent->program[length] = '\0';
@@ -176,8 +175,8 @@ static int prepare(struct parent *parent)
 
 /* ---- children ----------------------------------------------------------------------------- */
 
-static void put_end(struct parent *parent, const struct as_job *job,
-                    const struct as_child_end *end, const struct as_done *done)
+static void put_end(struct parent *parent, const struct as_job *job, const struct as_child_end *end,
+                    const struct as_done *done)
 {
     struct as_row_run row;
     char reason[1200] = "";
@@ -227,8 +226,8 @@ static int run_child(struct parent *parent, size_t strategy, enum as_pass pass, 
         job.set[i] = o->set[i];
     parent->next_run++;
     char folder[PATH_MAX];
-    int code = as_spool_child_folder(folder, sizeof folder, parent->summary->work, job.run,
-                                     parent->error);
+    int code =
+        as_spool_child_folder(folder, sizeof folder, parent->summary->work, job.run, parent->error);
     if (code == 0)
         code = as_make_folders(folder, parent->error);
     if (code == 0)

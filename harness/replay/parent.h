@@ -11,9 +11,9 @@ struct as_run_options {
     size_t strategies;
     const char *const *set; /* applied to every strategy */
     size_t sets;
-    uint64_t limit;     /* first rows of the workload; 0 = all */
-    uint32_t repeat;    /* timing passes of each strategy, at least 1 */
-    uint32_t traced;    /* traced passes of each strategy, at the end */
+    uint64_t limit;            /* first rows of the workload; 0 = all */
+    uint32_t repeat;           /* timing passes of each strategy, at least 1 */
+    uint32_t traced;           /* traced passes of each strategy, at the end */
     const char *chat_template; /* NULL = recognised by digest */
     const char *mode;          /* "offline", "open" or "closed" */
     uint32_t concurrency;      /* closed: requests in flight, at least 1 */

@@ -79,8 +79,8 @@ static void put_model(struct as_spool *spool, const struct as_model *model)
     as_spool_attribute_u64(spool, "model_tensor_bytes", model->tensor_bytes);
 }
 
-int as_precheck(const struct as_bench_options *options, struct as_spool *spool,
-                bool describe_model, struct as_error *error)
+int as_precheck(const struct as_bench_options *options, struct as_spool *spool, bool describe_model,
+                struct as_error *error)
 {
     struct as_bench bench;
     struct needs needs = {.error = error};

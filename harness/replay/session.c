@@ -238,12 +238,10 @@ static int apply_part(struct session *s, const struct as_step_part *part,
     stamp(s, part, result);
     as_engine_counters_mutable(s->options->bench->engine)->rows_sampled += top != NULL;
     switch (as_scheduler_apply(s->scheduler, part, token)) {
-    case AS_RUNNING:
-        return 0;
+    case AS_RUNNING: return 0;
     case AS_FINISH_END:
         return end_request(s, part->request, AS_REPORT_OUTCOME_DONE, AS_REPORT_FINISH_STOP);
-    default:
-        return end_request(s, part->request, AS_REPORT_OUTCOME_DONE, AS_REPORT_FINISH_LENGTH);
+    default: return end_request(s, part->request, AS_REPORT_OUTCOME_DONE, AS_REPORT_FINISH_LENGTH);
     }
 }
 
@@ -298,8 +296,7 @@ static int judge_load(struct session *s)
         return AS_ERR_MEMORY;
     for (size_t i = 0; i < total(s); i++)
         row[i] = &s->entry[i].row;
-    as_open_loop_valid(row, total(s), s->summary->not_the_load,
-                       sizeof s->summary->not_the_load);
+    as_open_loop_valid(row, total(s), s->summary->not_the_load, sizeof s->summary->not_the_load);
     free(row);
     return 0;
 }
@@ -357,12 +354,12 @@ static int open_session(struct session *s)
     const struct as_session_options *o = s->options;
     const struct as_strategy *strategy = &o->bench->strategy;
     bool async = strategy->preprocess == AS_PREPROCESS_ASYNC;
-    const struct as_stage_options stage = {
-        .tokenizer = o->tokenizer,
-        .chat = o->chat,
-        .threads = async ? (unsigned)strategy->preprocess_threads : 0,
-        .queue = (size_t)strategy->preprocess_queue,
-        .max_tokens = (size_t)o->bench->model->config.context};
+    const struct as_stage_options stage = {.tokenizer = o->tokenizer,
+                                           .chat = o->chat,
+                                           .threads =
+                                               async ? (unsigned)strategy->preprocess_threads : 0,
+                                           .queue = (size_t)strategy->preprocess_queue,
+                                           .max_tokens = (size_t)o->bench->model->config.context};
     const struct as_schedule_options schedule = {.max_batch_size = strategy->max_batch_size,
                                                  .max_batch_tokens = strategy->max_batch_tokens,
                                                  .chunk_tokens = strategy->chunk_tokens,
@@ -372,8 +369,8 @@ static int open_session(struct session *s)
     s->entry = as_calloc(s->error, total(s), sizeof s->entry[0], "requests");
     if (s->entry == NULL)
         return AS_ERR_MEMORY;
-    int code = as_scheduler_create(&schedule, as_engine_pool(o->bench->engine), &s->scheduler,
-                                   s->error);
+    int code =
+        as_scheduler_create(&schedule, as_engine_pool(o->bench->engine), &s->scheduler, s->error);
     if (code == 0)
         code = as_sampler_create(o->bench->model->config.vocab, &s->sampler, s->error);
     s->summary->first_step_ns = as_clock_ns();

@@ -28,7 +28,7 @@ struct as_session_summary {
     uint64_t start_ns, end_ns;
     size_t done, failed;
     char first_failure[1200]; /* of a request that failed: id and reason */
-    char not_the_load[256];  /* open mode: why the run does not show the workload's load, or "" */
+    char not_the_load[256];   /* open mode: why the run does not show the workload's load, or "" */
 };
 
 /* Runs the whole workload. A request that fails is recorded as such and the others go on; an error

@@ -29,8 +29,7 @@ static void collect(struct load *load, const struct as_row_request *const *row, 
         const struct as_row_request *r = row[i];
         if (r->sent == AS_UNKNOWN_U64 || r->scheduled == AS_UNKNOWN_U64)
             continue;
-        load->lag[load->lags++] =
-            r->sent > r->scheduled ? (double)(r->sent - r->scheduled) : 0;
+        load->lag[load->lags++] = r->sent > r->scheduled ? (double)(r->sent - r->scheduled) : 0;
         load->first_scheduled = least(load->first_scheduled, r->scheduled);
         load->last_scheduled = most(load->last_scheduled, r->scheduled);
         load->first_sent = least(load->first_sent, r->sent);

@@ -97,8 +97,7 @@ static int check_request(const struct as_scheduler *s, const struct as_schedule_
         return as_fail(error, AS_ERR_USAGE,
                        "a request of %lld rows needs %lld cache blocks, the whole cache has %lld; "
                        "raise kv_blocks or shorten it",
-                       (long long)rows, (long long)blocks,
-                       (long long)as_kv_total_blocks(s->pool));
+                       (long long)rows, (long long)blocks, (long long)as_kv_total_blocks(s->pool));
     return 0;
 }
 
@@ -122,9 +121,8 @@ int as_scheduler_add(struct as_scheduler *s, const struct as_schedule_request *r
                        sizeof s->waiting[0], "the scheduler");
     if (code != 0)
         return code;
-    int32_t *token =
-        as_calloc(error, (size_t)request->prompt_tokens + (size_t)request->max_output,
-                  sizeof *token, "a request's tokens");
+    int32_t *token = as_calloc(error, (size_t)request->prompt_tokens + (size_t)request->max_output,
+                               sizeof *token, "a request's tokens");
     int32_t slot = token == NULL ? -1 : free_slot(s, error);
     if (slot < 0) {
         free(token);
@@ -176,15 +174,17 @@ static void add_part(struct as_scheduler *s, struct as_formed_step *step, int32_
                                           .tokens = active->token + active->computed,
                                           .count = count,
                                           .wants_logits = last};
-    s->part[index] = (struct as_step_part){
-        .request = active->request.request,
-        .tokens = count,
-        .position = active->computed,
-        .phase = decode ? AS_PHASE_DECODE : last ? AS_PHASE_PREFILL_END : AS_PHASE_PREFILL,
-        .logit_row = -1,
-        .active = slot,
-        .sampling = greedy ? NULL : &active->request.sampling,
-        .draw = (uint64_t)(active->tokens - active->request.prompt_tokens)};
+    s->part[index] =
+        (struct as_step_part){.request = active->request.request,
+                              .tokens = count,
+                              .position = active->computed,
+                              .phase = decode ? AS_PHASE_DECODE
+                                       : last ? AS_PHASE_PREFILL_END
+                                              : AS_PHASE_PREFILL,
+                              .logit_row = -1,
+                              .active = slot,
+                              .sampling = greedy ? NULL : &active->request.sampling,
+                              .draw = (uint64_t)(active->tokens - active->request.prompt_tokens)};
     step->keep_logits = step->keep_logits || (last && !greedy);
     if (decode)
         step->decode_tokens += count;
@@ -196,7 +196,7 @@ static void add_part(struct as_scheduler *s, struct as_formed_step *step, int32_
 static void take_decodes(struct as_scheduler *s, struct as_formed_step *step, int32_t *budget,
                          int32_t *preempted)
 {
-    for (int32_t i = 0; i < s->running_count && *budget > 0; i++) {
+    for (int32_t i = 0; i<s->running_count && * budget> 0; i++) {
         struct active *active = &s->active[s->running[i]];
         if (active->computed + 1 != active->tokens)
             continue;
@@ -222,7 +222,7 @@ static int32_t chunk_of(const struct as_scheduler *s, const struct active *activ
 
 static void take_prompts(struct as_scheduler *s, struct as_formed_step *step, int32_t *budget)
 {
-    for (int32_t i = 0; i < s->running_count && *budget > 0; i++) {
+    for (int32_t i = 0; i<s->running_count && * budget> 0; i++) {
         struct active *active = &s->active[s->running[i]];
         bool taken = false;
         for (int32_t p = 0; p < step->batch.rows; p++)
@@ -239,7 +239,7 @@ static void take_prompts(struct as_scheduler *s, struct as_formed_step *step, in
  * not fit ends it: overtaking would starve the long ones. */
 static void admit(struct as_scheduler *s, struct as_formed_step *step, int32_t *budget)
 {
-    while (s->waiting_count > 0 && s->running_count < s->options.max_batch_size && *budget > 0) {
+    while (s->waiting_count > 0 && s->running_count<s->options.max_batch_size && * budget> 0) {
         int32_t slot = s->waiting[0];
         struct active *active = &s->active[slot];
         int32_t chunk = chunk_of(s, active, *budget);
@@ -264,9 +264,9 @@ int as_scheduler_form(struct as_scheduler *s, struct as_formed_step *step, int32
 {
     *step = (struct as_formed_step){.batch = {.row = s->row}, .part = s->part};
     *preempted = 0;
-    int code = as_grow(error, &s->waiting, &s->waiting_capacity,
-                       s->waiting_count + (size_t)s->running_count, sizeof s->waiting[0],
-                       "the scheduler");
+    int code =
+        as_grow(error, &s->waiting, &s->waiting_capacity,
+                s->waiting_count + (size_t)s->running_count, sizeof s->waiting[0], "the scheduler");
     if (code != 0)
         return code;
     int32_t budget = s->options.max_batch_tokens;

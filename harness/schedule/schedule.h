@@ -26,13 +26,13 @@ struct as_schedule_options {
 
 /* A request as the scheduler needs it. */
 struct as_schedule_request {
-    uint32_t request;        /* the caller's number */
-    const int32_t *prompt;   /* copied */
-    int32_t prompt_tokens;   /* at least 1 */
-    int32_t max_output;      /* at least 1 */
-    int32_t min_output;      /* an end token before this is not an end */
-    bool exact;              /* no end token ends it: max_output tokens come */
-    int32_t end[2];          /* ids that end generation, -1 = none */
+    uint32_t request;            /* the caller's number */
+    const int32_t *prompt;       /* copied */
+    int32_t prompt_tokens;       /* at least 1 */
+    int32_t max_output;          /* at least 1 */
+    int32_t min_output;          /* an end token before this is not an end */
+    bool exact;                  /* no end token ends it: max_output tokens come */
+    int32_t end[2];              /* ids that end generation, -1 = none */
     struct as_sampling sampling; /* temperature 0 = greedy */
 };
 
@@ -45,14 +45,14 @@ struct as_step_part {
     uint32_t request;
     int32_t tokens, position;
     enum as_phase phase;
-    int32_t logit_row; /* its row of the step's results, -1 without one */
-    int32_t active;    /* private */
+    int32_t logit_row;                  /* its row of the step's results, -1 without one */
+    int32_t active;                     /* private */
     const struct as_sampling *sampling; /* NULL = greedy */
-    uint64_t draw;     /* number of the token to be sampled, in its request */
+    uint64_t draw;                      /* number of the token to be sampled, in its request */
 };
 
 struct as_formed_step {
-    struct as_batch batch; /* for the engine */
+    struct as_batch batch;           /* for the engine */
     const struct as_step_part *part; /* (batch.rows), in the same order */
     bool keep_logits;
     int32_t prefill_tokens, decode_tokens;

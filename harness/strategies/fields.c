@@ -7,12 +7,13 @@
 
 #include "as_text.h"
 
-#define WORD_END {NULL, 0, NULL}
+#define WORD_END      \
+    {                 \
+        NULL, 0, NULL \
+    }
 
 static const struct as_word backends[] = {
-    {"cpu", ASSAY_CPU, NULL},
-    {"cuda", ASSAY_CUDA, "this build has no CUDA backend"},
-    WORD_END};
+    {"cpu", ASSAY_CPU, NULL}, {"cuda", ASSAY_CUDA, "this build has no CUDA backend"}, WORD_END};
 
 static const struct as_word executions[] = {
     {"eager", AS_EAGER, NULL},
@@ -51,22 +52,23 @@ static const struct as_word activation_classes[] = {
     {"q8", ASSAY_Q8, NULL},
     WORD_END};
 
-static const struct as_word kv_dtypes[] = {
-    {"f32", ASSAY_F32, NULL},
-    {"f16", ASSAY_F16, "this build's cache is f32"},
-    {"bf16", ASSAY_BF16, "this build's cache is f32"},
-    {"q8_0", ASSAY_Q8_0, "this build's cache is f32"},
-    WORD_END};
+static const struct as_word kv_dtypes[] = {{"f32", ASSAY_F32, NULL},
+                                           {"f16", ASSAY_F16, "this build's cache is f32"},
+                                           {"bf16", ASSAY_BF16, "this build's cache is f32"},
+                                           {"q8_0", ASSAY_Q8_0, "this build's cache is f32"},
+                                           WORD_END};
 
 static const struct as_word preprocess_modes[] = {
-    {"inline", AS_PREPROCESS_INLINE, NULL},
-    {"async", AS_PREPROCESS_ASYNC, NULL},
-    WORD_END};
+    {"inline", AS_PREPROCESS_INLINE, NULL}, {"async", AS_PREPROCESS_ASYNC, NULL}, WORD_END};
 
-#define WORD(field, words_, initial_)                                                             \
-    {#field, AS_FIELD_WORD, offsetof(struct as_strategy, field), words_, 0, 0, initial_}
+#define WORD(field, words_, initial_)                                                      \
+    {                                                                                      \
+#field, AS_FIELD_WORD, offsetof(struct as_strategy, field), words_, 0, 0, initial_ \
+    }
 #define NUMBER(field, low_, high_, initial_)                                                      \
-    {#field, AS_FIELD_NUMBER, offsetof(struct as_strategy, field), NULL, low_, high_, initial_}
+    {                                                                                             \
+#field, AS_FIELD_NUMBER, offsetof(struct as_strategy, field), NULL, low_, high_, initial_ \
+    }
 
 const struct as_strategy_field as_strategy_fields[] = {
     {"question", AS_FIELD_TEXT, offsetof(struct as_strategy, question), NULL, 0, 0, 0},
@@ -158,18 +160,15 @@ int as_strategy_set(struct as_strategy *strategy, const struct as_strategy_field
 {
     void *to = (char *)strategy + field->offset;
     switch (field->kind) {
-    case AS_FIELD_WORD:
-        return set_word(to, field, value, where, error);
-    case AS_FIELD_TEXT:
-        snprintf(to, sizeof strategy->question, "%s", value);
-        return 0;
-    case AS_FIELD_LIST:
-        return set_list(strategy, value, where, error);
+    case AS_FIELD_WORD: return set_word(to, field, value, where, error);
+    case AS_FIELD_TEXT: snprintf(to, sizeof strategy->question, "%s", value); return 0;
+    case AS_FIELD_LIST: return set_list(strategy, value, where, error);
     case AS_FIELD_NUMBER:
         if (parse_number(value, field->low, field->high, to) == 0)
             return 0;
-        return as_fail(error, AS_ERR_USAGE, "%s: %s must be a whole number from %d to %d, not \"%s\"",
-                       where, field->name, (int)field->low, (int)field->high, value);
+        return as_fail(error, AS_ERR_USAGE,
+                       "%s: %s must be a whole number from %d to %d, not \"%s\"", where,
+                       field->name, (int)field->low, (int)field->high, value);
     }
     return as_fail(error, AS_ERR_INTERNAL, "%s: %s has no kind", where, field->name);
 }
@@ -203,8 +202,7 @@ int as_strategy_set_kernel(struct as_strategy *strategy, const char *name, const
     if (made.variants == 0) {
         if (old == NULL)
             return as_fail(error, AS_ERR_USAGE, "%s: kernels: %s has no variants", where, name);
-        memmove(old, old + 1,
-                (size_t)(&strategy->choice[--strategy->choices] - old) * sizeof *old);
+        memmove(old, old + 1, (size_t)(&strategy->choice[--strategy->choices] - old) * sizeof *old);
         return 0;
     }
     if (old == NULL && strategy->choices == AS_MAX_CHOICES)

@@ -19,7 +19,7 @@ enum as_field_kind { AS_FIELD_WORD, AS_FIELD_NUMBER, AS_FIELD_TEXT, AS_FIELD_LIS
 struct as_strategy_field {
     const char *name;
     enum as_field_kind kind;
-    size_t offset; /* of the int32_t, or of the text */
+    size_t offset;               /* of the int32_t, or of the text */
     const struct as_word *words; /* WORD: ends with a NULL word */
     int32_t low, high;           /* NUMBER: bounds, both allowed */
     int32_t initial;             /* when the file does not say */

@@ -80,10 +80,9 @@ static int read_kernels(struct reading *reading, const yaml_node_t *node)
         if (code == 0 && variants.failed)
             code = as_fail_memory(reading->error, variants.length, "a strategy");
         if (code == 0)
-            code = as_strategy_set_kernel(reading->strategy, name,
-                                          variants.data == NULL ? "" : variants.data,
-                                          (int32_t)key->start_mark.line + 1, reading->where,
-                                          reading->error);
+            code = as_strategy_set_kernel(
+                reading->strategy, name, variants.data == NULL ? "" : variants.data,
+                (int32_t)key->start_mark.line + 1, reading->where, reading->error);
         as_text_free(&variants);
         if (code != 0)
             return code;
@@ -254,8 +253,8 @@ int as_strategy_load(struct as_strategy *strategy, const char *name, const char 
                      size_t sets, struct as_error *error)
 {
     size_t length = strlen(name);
-    bool file = strchr(name, '/') != NULL ||
-                (length > 5 && strcmp(name + length - 5, ".yaml") == 0);
+    bool file =
+        strchr(name, '/') != NULL || (length > 5 && strcmp(name + length - 5, ".yaml") == 0);
     if (!file)
         return load_shipped(strategy, name, set, sets, error);
     char *text;
@@ -264,8 +263,8 @@ int as_strategy_load(struct as_strategy *strategy, const char *name, const char 
     if (code != 0)
         return code;
     const char *slash = strrchr(name, '/');
-    code = as_strategy_parse(strategy, slash == NULL ? name : slash + 1, text, size, set, sets,
-                             error);
+    code =
+        as_strategy_parse(strategy, slash == NULL ? name : slash + 1, text, size, set, sets, error);
     free(text);
     return code;
 }

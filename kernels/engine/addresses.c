@@ -58,8 +58,7 @@ static int give_back(struct arena *arena, size_t offset, size_t bytes)
     }
     if (i > 0 && arena->hole[i - 1].end == arena->hole[i].begin) {
         arena->hole[i - 1].end = arena->hole[i].end;
-        memmove(&arena->hole[i], &arena->hole[i + 1],
-                (--arena->holes - i) * sizeof arena->hole[0]);
+        memmove(&arena->hole[i], &arena->hole[i + 1], (--arena->holes - i) * sizeof arena->hole[0]);
     }
     return 0;
 }

@@ -1,7 +1,7 @@
 #include "engine/counters.h"
 
 const struct as_counter_info as_counter_info[] = {
-#define AS_COUNTER_ROW(name, unit, meaning)                                                       \
+#define AS_COUNTER_ROW(name, unit, meaning) \
     {#name, unit, meaning, offsetof(struct as_counters, name)},
     AS_COUNTER_LIST(AS_COUNTER_ROW)
 #undef AS_COUNTER_ROW

@@ -74,10 +74,9 @@ static int create_pool(struct as_engine *engine, struct as_error *error)
     int code = as_kv_pool_create(o->device, &kv, &engine->pool, error);
     if (code != 0)
         return code;
-    struct as_metadata_limits limits = {
-        .sequences = o->max_sequences,
-        .tokens = o->max_tokens,
-        .blocks = (o->context + o->block_size - 1) / o->block_size};
+    struct as_metadata_limits limits = {.sequences = o->max_sequences,
+                                        .tokens = o->max_tokens,
+                                        .blocks = (o->context + o->block_size - 1) / o->block_size};
     return as_metadata_create(o->device, &limits, &engine->metadata, error);
 }
 
@@ -90,8 +89,8 @@ static int create_memory(struct as_engine *engine, struct as_error *error)
             bytes = engine->grouping[kind]->arena_bytes;
     engine->arena = o->device->alloc(o->device, bytes, error);
     engine->top = as_calloc(error, (size_t)o->max_sequences, sizeof engine->top[0], "step rows");
-    engine->batch_row = as_calloc(error, (size_t)o->max_sequences, sizeof engine->batch_row[0],
-                                  "step rows");
+    engine->batch_row =
+        as_calloc(error, (size_t)o->max_sequences, sizeof engine->batch_row[0], "step rows");
     if (engine->arena == NULL || engine->top == NULL || engine->batch_row == NULL)
         return AS_ERR_MEMORY;
     engine->counters.arena_bytes = bytes;
@@ -197,7 +196,7 @@ static int32_t class_of(int64_t size)
 {
     int32_t class = 0;
     while (((int64_t)1 << class) < size)
-        class++;
+        class ++;
     return class;
 }
 
@@ -369,8 +368,7 @@ static void move_on(struct as_engine *engine)
         as_kv_set_length(engine->pool, row->sequence,
                          as_kv_length(engine->pool, row->sequence) + row->count);
     }
-    uint64_t used =
-        (uint64_t)(as_kv_total_blocks(engine->pool) - as_kv_free_blocks(engine->pool));
+    uint64_t used = (uint64_t)(as_kv_total_blocks(engine->pool) - as_kv_free_blocks(engine->pool));
     if (used > counters->kv_blocks_peak)
         counters->kv_blocks_peak = used;
     counters->steps++;
@@ -477,9 +475,8 @@ int as_engine_visit_problems(const struct as_engine_options *options,
         code = as_tables_problem(&seen, &problem, &index, error);
         if (code != 0 || seen.problems == before)
             continue;
-        const struct assay_variant *variant =
-            as_select_variant(options->registry, options->device,
-                              &options->choice[group->choice], &problem, error);
+        const struct assay_variant *variant = as_select_variant(
+            options->registry, options->device, &options->choice[group->choice], &problem, error);
         code = variant == NULL ? error->code : visit(context, variant, &problem);
     }
     as_tables_free(&seen);

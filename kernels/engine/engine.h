@@ -24,11 +24,11 @@ struct as_engine_options {
     size_t choices;
     enum assay_dtype activations; /* class of the linears' inputs: F32, BF16, Q8 */
     enum assay_dtype kv;
-    int32_t block_size;   /* rows of a cache block */
-    int64_t kv_blocks;    /* of the whole cache */
-    int32_t max_sequences; /* in a step, and open at once */
-    int32_t max_tokens;    /* in a step */
-    int32_t context;       /* most rows of a sequence */
+    int32_t block_size;                    /* rows of a cache block */
+    int64_t kv_blocks;                     /* of the whole cache */
+    int32_t max_sequences;                 /* in a step, and open at once */
+    int32_t max_tokens;                    /* in a step */
+    int32_t context;                       /* most rows of a sequence */
     const struct assay_observer *observer; /* NULL in timing passes */
 };
 

@@ -186,10 +186,8 @@ static int take_covers(struct cut *cut, const struct assay_cover *cover, int32_t
     for (int32_t anchor = 0; anchor < (int32_t)program->nodes; anchor++) {
         if (!match_cover(&match, anchor))
             continue;
-        struct as_group group = {.cover = cover,
-                                 .choice = choice,
-                                 .nodes = cover->nodes,
-                                 .externals = cover->externals};
+        struct as_group group = {
+            .cover = cover, .choice = choice, .nodes = cover->nodes, .externals = cover->externals};
         memcpy(group.node, match.node, sizeof group.node);
         memcpy(group.external, match.bound, sizeof group.external);
         for (int32_t i = 0; i < cover->outputs; i++) {
@@ -252,8 +250,8 @@ static int order_groups(struct cut *cut)
     size_t count = grouping->groups, placed = 0;
     struct as_group *ordered = as_calloc(cut->error, count, sizeof *ordered, "a plan's groups");
     bool *done = as_calloc(cut->error, count, sizeof *done, "a plan's groups");
-    int32_t *by_first = as_calloc(cut->error, grouping->program->nodes, sizeof *by_first,
-                                  "a plan's groups");
+    int32_t *by_first =
+        as_calloc(cut->error, grouping->program->nodes, sizeof *by_first, "a plan's groups");
     int code = ordered == NULL || done == NULL || by_first == NULL ? AS_ERR_MEMORY : 0;
     size_t candidates = 0;
     for (size_t n = 0; code == 0 && n < grouping->program->nodes; n++) {
@@ -291,8 +289,7 @@ static int order_groups(struct cut *cut)
 }
 
 /* Fails over a name that is neither an op nor a cover, offering the nearest that is one. */
-static int refuse_name(const struct as_registry *registry, const char *name,
-                       struct as_error *error)
+static int refuse_name(const struct as_registry *registry, const char *name, struct as_error *error)
 {
     const char *known[256];
     size_t count = 0, entries;

@@ -35,8 +35,8 @@ static int allocate(struct as_kv_pool *pool, struct as_error *error)
     pool->memory = pool->device->alloc(pool->device, bytes, error);
     pool->layer = as_calloc(error, (size_t)o->layers, sizeof pool->layer[0], "the KV cache");
     pool->free_block = as_calloc(error, (size_t)o->blocks, sizeof(int32_t), "the KV cache");
-    pool->sequence = as_calloc(error, (size_t)o->max_sequences, sizeof pool->sequence[0],
-                               "the KV cache");
+    pool->sequence =
+        as_calloc(error, (size_t)o->max_sequences, sizeof pool->sequence[0], "the KV cache");
     if (pool->memory == NULL || pool->layer == NULL || pool->free_block == NULL ||
         pool->sequence == NULL)
         return as_error_prefix(error, "KV cache of %lld blocks of %d rows (%zu bytes)",
@@ -65,14 +65,14 @@ int as_kv_pool_create(struct assay_device *device, const struct as_kv_options *o
         return code;
     }
     for (int32_t l = 0; l < options->layers; l++)
-        pool->layer[l] = (struct assay_kv_cache){
-            .k = (char *)pool->memory + 2 * (size_t)l * pool->plane,
-            .v = (char *)pool->memory + (2 * (size_t)l + 1) * pool->plane,
-            .dtype = options->dtype,
-            .block_size = options->block_size,
-            .kv_heads = options->kv_heads,
-            .head_dim = options->head_dim,
-            .blocks = options->blocks};
+        pool->layer[l] =
+            (struct assay_kv_cache){.k = (char *)pool->memory + 2 * (size_t)l * pool->plane,
+                                    .v = (char *)pool->memory + (2 * (size_t)l + 1) * pool->plane,
+                                    .dtype = options->dtype,
+                                    .block_size = options->block_size,
+                                    .kv_heads = options->kv_heads,
+                                    .head_dim = options->head_dim,
+                                    .blocks = options->blocks};
     pool->free_blocks = options->blocks;
     for (int64_t b = 0; b < options->blocks; b++)
         pool->free_block[b] = (int32_t)(options->blocks - 1 - b);

@@ -62,15 +62,15 @@ int as_metadata_create(struct assay_device *device, const struct as_metadata_lim
         return AS_ERR_MEMORY;
     }
     const struct layout *l = &b->layout;
-    b->view = (struct assay_metadata){
-        .table_stride = limits->blocks,
-        .cu_query = (const int32_t *)(b->memory + l->cu_query),
-        .context = (const int32_t *)(b->memory + l->context),
-        .positions = (const int32_t *)(b->memory + l->positions),
-        .token_sequence = (const int32_t *)(b->memory + l->token_sequence),
-        .block_table = (const int32_t *)(b->memory + l->block_table),
-        .slots = (const int64_t *)(b->memory + l->slots),
-        .logit_row = (const int32_t *)(b->memory + l->logit_row)};
+    b->view =
+        (struct assay_metadata){.table_stride = limits->blocks,
+                                .cu_query = (const int32_t *)(b->memory + l->cu_query),
+                                .context = (const int32_t *)(b->memory + l->context),
+                                .positions = (const int32_t *)(b->memory + l->positions),
+                                .token_sequence = (const int32_t *)(b->memory + l->token_sequence),
+                                .block_table = (const int32_t *)(b->memory + l->block_table),
+                                .slots = (const int64_t *)(b->memory + l->slots),
+                                .logit_row = (const int32_t *)(b->memory + l->logit_row)};
     return 0;
 }
 

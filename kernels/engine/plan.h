@@ -15,10 +15,10 @@ struct as_tables {
     size_t slots;
 };
 
-int as_tables_problem(struct as_tables *tables, const struct assay_problem *problem,
-                      int32_t *index, struct as_error *error);
-int as_tables_variant(struct as_tables *tables, const struct assay_variant *variant,
-                      int32_t *index, struct as_error *error);
+int as_tables_problem(struct as_tables *tables, const struct assay_problem *problem, int32_t *index,
+                      struct as_error *error);
+int as_tables_variant(struct as_tables *tables, const struct assay_variant *variant, int32_t *index,
+                      struct as_error *error);
 void as_tables_free(struct as_tables *tables);
 
 /* Steps of the same key share a plan: context is rounded up to a power of two. */
@@ -55,8 +55,8 @@ bool as_plan_skips(const struct as_grouping *grouping, const struct as_group *gr
                    const struct as_plan_key *key);
 
 int as_plan_create(const struct as_plan_source *source, const struct as_plan_key *key,
-                   const struct as_step_shape *shape, struct as_plan **plan,
-                   size_t *scratch_bytes, struct as_error *error);
+                   const struct as_step_shape *shape, struct as_plan **plan, size_t *scratch_bytes,
+                   struct as_error *error);
 void as_plan_free(struct as_plan *plan);
 
 /* Fits the plan to a step of its key: sizes, scratch, refresh, and problem indices if `intern`. */

@@ -200,8 +200,7 @@ int as_program_llama(const struct as_model *model, const struct as_program_optio
     *program = as_calloc(error, 1, sizeof **program, "a program");
     if (*program == NULL)
         return AS_ERR_MEMORY;
-    struct builder b = {
-        .program = *program, .model = model, .options = options, .error = error};
+    struct builder b = {.program = *program, .model = model, .options = options, .error = error};
     build(&b);
     if (b.code != 0) {
         as_program_free(*program);

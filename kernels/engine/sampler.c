@@ -23,8 +23,8 @@ int as_sampler_create(int64_t vocabulary, struct as_sampler **sampler, struct as
     if (*sampler == NULL)
         return AS_ERR_MEMORY;
     (*sampler)->vocabulary = vocabulary;
-    (*sampler)->candidate = as_calloc(error, (size_t)vocabulary, sizeof(struct candidate),
-                                      "the sampler");
+    (*sampler)->candidate =
+        as_calloc(error, (size_t)vocabulary, sizeof(struct candidate), "the sampler");
     if ((*sampler)->candidate == NULL) {
         as_sampler_free(*sampler);
         *sampler = NULL;

@@ -35,8 +35,7 @@ const struct assay_variant *as_select_variant(const struct as_registry *registry
     char words[160];
     struct as_text reasons = {0};
     for (int32_t i = 0; i < choice->variants; i++) {
-        const struct assay_variant *variant =
-            as_registry_find(registry, choice->variant[i], error);
+        const struct assay_variant *variant = as_registry_find(registry, choice->variant[i], error);
         char why[160] = "gives no reason";
         if (variant == NULL) {
             as_text_free(&reasons);

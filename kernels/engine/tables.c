@@ -27,8 +27,8 @@ static int grow_slots(struct as_tables *tables, struct as_error *error)
     return 0;
 }
 
-int as_tables_problem(struct as_tables *tables, const struct assay_problem *problem,
-                      int32_t *index, struct as_error *error)
+int as_tables_problem(struct as_tables *tables, const struct assay_problem *problem, int32_t *index,
+                      struct as_error *error)
 {
     int code = 0;
     if (tables->problems * 2 >= tables->slots && (code = grow_slots(tables, error)) != 0)
@@ -46,8 +46,8 @@ int as_tables_problem(struct as_tables *tables, const struct assay_problem *prob
     return 0;
 }
 
-int as_tables_variant(struct as_tables *tables, const struct assay_variant *variant,
-                      int32_t *index, struct as_error *error)
+int as_tables_variant(struct as_tables *tables, const struct assay_variant *variant, int32_t *index,
+                      struct as_error *error)
 {
     for (size_t i = 0; i < tables->variants; i++) {
         if (tables->variant[i] == variant) {

@@ -53,8 +53,8 @@ static void pack_share(void *context, const struct assay_exec *exec)
     int64_t begin, end;
     assay_share(exec, (int64_t)tensor->rows, 64, &begin, &end);
     if (begin < end)
-        packing->variant->pack(packing->packed, tensor->data, tensor->dtype,
-                               (int64_t)tensor->rows, (int64_t)tensor->columns, begin, end);
+        packing->variant->pack(packing->packed, tensor->data, tensor->dtype, (int64_t)tensor->rows,
+                               (int64_t)tensor->columns, begin, end);
 }
 
 static int pack(struct as_weights *weights, const struct as_tensor *tensor,

@@ -158,8 +158,7 @@ bool as_variant_supports(const struct assay_variant *variant, const struct assay
     for (int32_t i = 0; i < problem->nodes; i++) {
         const struct assay_shape *shape = &problem->node[i];
         if (!dtype_served(variant->weights, shape->weights, "weights", why, why_size) ||
-            !dtype_served(variant->activations, shape->activations, "activations", why,
-                          why_size) ||
+            !dtype_served(variant->activations, shape->activations, "activations", why, why_size) ||
             !dtype_served(variant->kv, shape->kv, "a cache", why, why_size))
             return false;
     }

@@ -24,7 +24,8 @@ static void expect_stream(const int32_t *ids, size_t count, const char *const *s
         struct as_text text = {0};
         const char *wanted = i < count ? steps[i] : flushed;
         cr_assert_eq(i < count ? as_decoder_push(&decoder, ids[i], &text, NULL)
-                               : as_decoder_flush(&decoder, &text, NULL), 0);
+                               : as_decoder_flush(&decoder, &text, NULL),
+                     0);
         cr_expect_str_eq(text.data == NULL ? "" : text.data, wanted, "step %zu", i);
         as_text_free(&text);
     }
@@ -34,16 +35,25 @@ static void expect_stream(const int32_t *ids, size_t count, const char *const *s
 Test(preprocess_decoder, holds_back_what_is_not_whole)
 {
     const int32_t ids[] = {'x', 0xf0, 0x9f, 0xa6, 0x99, 'b', 256, 'c', 0xc3, 256, 0xa9};
-    const char *const steps[] = {"x", "", "", "", "\xf0\x9f\xa6\x99", "b", "", "c", "", "",
-                                 "\xc3\xa9"};
+    const char *const steps[] = {"x", "",  "", "", "\xf0\x9f\xa6\x99", "b",
+                                 "",  "c", "", "", "\xc3\xa9"};
     expect_stream(ids, sizeof ids / sizeof ids[0], steps, "");
 }
 
 Test(preprocess_decoder, replaces_what_can_be_none)
 {
     const int32_t ids[] = {0xff, 0x80, 0xe2, 0x82, 'a', 0xe0, 0x80, 0xed, 0xa0, 0xf0, 0x9f};
-    const char *const steps[] = {REPLACEMENT, REPLACEMENT, "", "", REPLACEMENT "a", "",
-                                 REPLACEMENT REPLACEMENT, "", REPLACEMENT REPLACEMENT, "", ""};
+    const char *const steps[] = {REPLACEMENT,
+                                 REPLACEMENT,
+                                 "",
+                                 "",
+                                 REPLACEMENT "a",
+                                 "",
+                                 REPLACEMENT REPLACEMENT,
+                                 "",
+                                 REPLACEMENT REPLACEMENT,
+                                 "",
+                                 ""};
     expect_stream(ids, sizeof ids / sizeof ids[0], steps, REPLACEMENT);
 }
 

@@ -152,11 +152,11 @@ static inline void expect_encoded(const struct as_tokenizer *tokenizer, const ch
 }
 
 /* Ids of a text that ends in NUL. */
-#define EXPECT_IDS(tokenizer, text, flags, ...)                                                   \
-    do {                                                                                          \
-        const int32_t wanted[] = {__VA_ARGS__};                                                   \
-        expect_encoded(tokenizer, text, strlen(text), flags, wanted,                              \
-                       sizeof wanted / sizeof wanted[0]);                                         \
+#define EXPECT_IDS(tokenizer, text, flags, ...)                      \
+    do {                                                             \
+        const int32_t wanted[] = {__VA_ARGS__};                      \
+        expect_encoded(tokenizer, text, strlen(text), flags, wanted, \
+                       sizeof wanted / sizeof wanted[0]);            \
     } while (0)
 
 #endif

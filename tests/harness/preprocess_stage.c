@@ -18,8 +18,8 @@ static void set_up(void)
     static const struct fixture_merge merges[] = {{PIECE("a"), PIECE("b")}};
     static const struct fixture_added added[] = {{"<|im_start|>", AS_TOKEN_CONTROL},
                                                  {"<|im_end|>", AS_TOKEN_CONTROL}};
-    const struct fixture fixture = {.pre = "smollm", .merges = merges, .merge_count = 1,
-                                    .added = added, .added_count = 2};
+    const struct fixture fixture = {
+        .pre = "smollm", .merges = merges, .merge_count = 1, .added = added, .added_count = 2};
     tokenizer = fixture_tokenizer(&fixture);
     cr_assert_eq(as_template_find(&chat, NULL, 0, "chatml", NULL), 0);
 }
@@ -33,9 +33,12 @@ TestSuite(preprocess_stage, .init = set_up, .fini = tear_down, .timeout = 120);
 
 static struct as_stage *make_stage(unsigned threads, size_t queue)
 {
-    const struct as_stage_options options = {.tokenizer = tokenizer, .chat = chat,
-                                             .threads = threads, .queue = queue,
-                                             .max_bytes = 4 << 20, .max_tokens = 2 << 20};
+    const struct as_stage_options options = {.tokenizer = tokenizer,
+                                             .chat = chat,
+                                             .threads = threads,
+                                             .queue = queue,
+                                             .max_bytes = 4 << 20,
+                                             .max_tokens = 2 << 20};
     struct as_stage *stage;
     struct as_error error = {0};
     cr_assert_eq(as_stage_create(&options, &stage, &error), 0, "%s", error.message);
@@ -44,8 +47,7 @@ static struct as_stage *make_stage(unsigned threads, size_t queue)
 
 static struct as_stage_request text_request(uint64_t id, const char *text)
 {
-    return (struct as_stage_request){
-        .id = id, .kind = AS_INPUT_TEXT, .text = {text, strlen(text)}};
+    return (struct as_stage_request){.id = id, .kind = AS_INPUT_TEXT, .text = {text, strlen(text)}};
 }
 
 static struct as_stage_result *take(struct as_stage *stage)
@@ -75,7 +77,10 @@ static void submit_kinds(struct as_stage *stage)
         text_request(0, "ab<|im_end|>"),
         text_request(1, "ab<|im_end|>"),
         {.id = 2, .kind = AS_INPUT_MESSAGES, .messages = messages, .message_count = 2},
-        {.id = 3, .kind = AS_INPUT_MESSAGES, .messages = messages, .message_count = 1,
+        {.id = 3,
+         .kind = AS_INPUT_MESSAGES,
+         .messages = messages,
+         .message_count = 1,
          .no_generation = true},
         {.id = 4, .kind = AS_INPUT_TOKENS, .tokens = good, .token_count = 2},
         {.id = 5, .kind = AS_INPUT_TOKENS, .tokens = bad, .token_count = 2},
@@ -94,8 +99,8 @@ static void expect_kinds(struct as_stage_result *const results[10])
     expect_result(results[0], (const int32_t[]){256, 258}, 2);
     expect_result(results[1],
                   (const int32_t[]){256, '<', '|', 'i', 'm', '_', 'e', 'n', 'd', '|', '>'}, 11);
-    const int32_t chat_ids[] = {257, 'u', 's', 'e', 'r', '\n', 256, 258, 258, '\n', 257, '\n', 258,
-                                '\n', 257, 'a', 's', 's', 'i', 's', 't', 'a', 'n', 't', '\n'};
+    const int32_t chat_ids[] = {257,  'u', 's', 'e', 'r', '\n', 256, 258, 258, '\n', 257, '\n', 258,
+                                '\n', 257, 'a', 's', 's', 'i',  's', 't', 'a', 'n',  't', '\n'};
     expect_result(results[2], chat_ids, sizeof chat_ids / sizeof chat_ids[0]);
     expect_result(results[3], chat_ids, 10);
     expect_result(results[4], (const int32_t[]){0, 258}, 2);

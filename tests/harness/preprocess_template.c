@@ -33,8 +33,8 @@ static struct as_tokenizer *tokenizer_with_bos(const char *bos)
 
 static void expect_rendering(const json_t *test, const json_t *templates)
 {
-    const json_t *from = json_array_get(
-        templates, (size_t)json_integer_value(json_object_get(test, "template")));
+    const json_t *from =
+        json_array_get(templates, (size_t)json_integer_value(json_object_get(test, "template")));
     const json_t *list = json_object_get(test, "messages");
     struct as_message messages[MOST_MESSAGES];
     size_t count = json_array_size(list);
@@ -121,23 +121,27 @@ Test(preprocess_template, c10_bos_exactly_once)
                                           {"<|start_header_id|>", AS_TOKEN_CONTROL},
                                           {"<|end_header_id|>", AS_TOKEN_CONTROL},
                                           {"<|eot_id|>", AS_TOKEN_CONTROL}};
-    const int32_t expected[] = {256, 257, 'u', 's', 'e', 'r', 258, '\n', '\n', 'H', 'i', 259, 257,
-                                'a', 's', 's', 'i', 's', 't', 'a', 'n', 't', 258, '\n', '\n'};
+    const int32_t expected[] = {256, 257, 'u', 's', 'e', 'r', 258, '\n', '\n', 'H', 'i',  259, 257,
+                                'a', 's', 's', 'i', 's', 't', 'a', 'n',  't',  258, '\n', '\n'};
     const struct as_message message = {PIECE("user"), PIECE("Hi")};
     const struct as_template *chat;
     cr_assert_eq(as_template_find(&chat, NULL, 0, "llama-3", NULL), 0);
     for (int add_bos = 0; add_bos < 2; add_bos++) {
-        const struct fixture fixture = {.pre = "llama-bpe", .added = added, .added_count = 4,
-                                        .bos = 256, .add_bos = add_bos == 1, .add_eos = true};
+        const struct fixture fixture = {.pre = "llama-bpe",
+                                        .added = added,
+                                        .added_count = 4,
+                                        .bos = 256,
+                                        .add_bos = add_bos == 1,
+                                        .add_eos = true};
         struct as_tokenizer *tokenizer = fixture_tokenizer(&fixture);
         struct as_encoder *encoder;
         struct as_error error = {0};
         const int32_t *ids;
         size_t count;
         cr_assert_eq(as_encoder_create(tokenizer, &encoder, NULL), 0);
-        cr_assert_eq(as_template_encode(chat, tokenizer, encoder, &message, 1, true, &ids, &count,
-                                        &error),
-                     0, "%s", error.message);
+        cr_assert_eq(
+            as_template_encode(chat, tokenizer, encoder, &message, 1, true, &ids, &count, &error),
+            0, "%s", error.message);
         expect_ids(ids, count, expected, sizeof expected / sizeof expected[0], "chat");
         as_encoder_free(encoder);
         as_tokenizer_free(tokenizer);

@@ -7,12 +7,16 @@
 
 Test(preprocess_tokenizer, c02_white_space_is_unicode)
 {
-    const struct fixture_merge merges[] = {{PIECE(" "), PIECE("\xe3")}, {PIECE("!"), PIECE("\xc2")}};
+    const struct fixture_merge merges[] = {{PIECE(" "), PIECE("\xe3")},
+                                           {PIECE("!"), PIECE("\xc2")}};
     for (size_t i = 0; as_tokenizer_kind(i) != NULL; i++) {
         const struct fixture fixture = {
             .pre = as_tokenizer_kind(i), .merges = merges, .merge_count = COUNT(merges)};
         struct as_tokenizer *tokenizer = fixture_tokenizer(&fixture);
-        EXPECT_IDS(tokenizer, "a \xe3\x80\x80" "b", 0, 97, 32, 227, 128, 128, 98);
+        EXPECT_IDS(tokenizer,
+                   "a \xe3\x80\x80"
+                   "b",
+                   0, 97, 32, 227, 128, 128, 98);
         EXPECT_IDS(tokenizer, "!\xc2\x85", 0, 33, 194, 133);
         as_tokenizer_free(tokenizer);
     }
@@ -84,8 +88,7 @@ Test(preprocess_tokenizer, c04_base64)
                  error.message);
     for (size_t i = 0; i < count; i++) {
         struct as_piece piece = as_tokenizer_piece(tokenizer, ids[i]);
-        cr_assert(at + piece.length <= length &&
-                  memcmp(text + at, piece.bytes, piece.length) == 0);
+        cr_assert(at + piece.length <= length && memcmp(text + at, piece.bytes, piece.length) == 0);
         bool mergeable = at + 1 < length && memcmp(text + at, "AB", 2) == 0;
         cr_assert_eq(piece.length > 1, mergeable);
         at += piece.length;
@@ -103,8 +106,11 @@ Test(preprocess_tokenizer, c06_leftmost_then_longest)
         {{"<image>", AS_TOKEN_USER_DEFINED}, {"<image>tail", AS_TOKEN_USER_DEFINED}},
         {{"<image>tail", AS_TOKEN_USER_DEFINED}, {"<image>", AS_TOKEN_USER_DEFINED}}};
     for (int32_t order = 0; order < 2; order++) {
-        const struct fixture fixture = {.pre = "gpt2", .merges = merges, .merge_count = 1,
-                                        .added = orders[order], .added_count = 2};
+        const struct fixture fixture = {.pre = "gpt2",
+                                        .merges = merges,
+                                        .merge_count = 1,
+                                        .added = orders[order],
+                                        .added_count = 2};
         struct as_tokenizer *tokenizer = fixture_tokenizer(&fixture);
         int32_t plain = 257 + order, tail = 258 - order;
         EXPECT_IDS(tokenizer, "x<image>tail y<image>ta", 0, 120, tail, 32, 121, plain, 116, 97);
@@ -119,8 +125,8 @@ Test(preprocess_tokenizer, special_tokens_only_where_asked)
     const struct fixture_merge merges[] = {{PIECE("<"), PIECE("|")}};
     const struct fixture_added added[] = {{"<|end|>", AS_TOKEN_CONTROL},
                                           {"|>", AS_TOKEN_USER_DEFINED}};
-    const struct fixture fixture = {.pre = "gpt2", .merges = merges, .merge_count = 1,
-                                    .added = added, .added_count = 2};
+    const struct fixture fixture = {
+        .pre = "gpt2", .merges = merges, .merge_count = 1, .added = added, .added_count = 2};
     struct as_tokenizer *tokenizer = fixture_tokenizer(&fixture);
     EXPECT_IDS(tokenizer, "a<|end|>", AS_ENCODE_PARSE_SPECIAL, 97, 257);
     /* The match stays the special token's, and then counts as text: the |> inside is not looked
@@ -138,8 +144,12 @@ Test(preprocess_tokenizer, c10_completions_get_bos_once_or_never)
 {
     const struct fixture_added added[] = {{"<s>", AS_TOKEN_CONTROL}, {"</s>", AS_TOKEN_CONTROL}};
     for (int add_bos = 0; add_bos < 2; add_bos++) {
-        const struct fixture fixture = {.pre = "gpt2", .added = added, .added_count = 2,
-                                        .bos = 256, .add_bos = add_bos == 1, .add_eos = true};
+        const struct fixture fixture = {.pre = "gpt2",
+                                        .added = added,
+                                        .added_count = 2,
+                                        .bos = 256,
+                                        .add_bos = add_bos == 1,
+                                        .add_eos = true};
         struct as_tokenizer *tokenizer = fixture_tokenizer(&fixture);
         EXPECT_IDS(tokenizer, "Hi", 0, 'H', 'i');
         EXPECT_IDS(tokenizer, "<s>Hi", AS_ENCODE_PARSE_SPECIAL, 256, 'H', 'i');
@@ -216,7 +226,10 @@ Test(preprocess_tokenizer, bytes_without_a_piece_are_dropped)
     struct as_tokenizer *tokenizer;
     cr_assert_eq(as_tokenizer_create(&vocabulary, &tokenizer, NULL), 0);
     fixture_free(&whole);
-    EXPECT_IDS(tokenizer, "a\x04\x04" "b", 0, 'a', 'b');
+    EXPECT_IDS(tokenizer,
+               "a\x04\x04"
+               "b",
+               0, 'a', 'b');
     expect_encoded(tokenizer, "\x04", 1, 0, NULL, 0);
     as_tokenizer_free(tokenizer);
 }
@@ -323,10 +336,14 @@ static void expect_round_trip(const struct as_tokenizer *tokenizer, const int32_
 Test(preprocess_tokenizer, round_trip_bytes)
 {
     const struct fixture_merge merges[] = {{PIECE("x"), PIECE("x")}, {PIECE("q"), PIECE(" ")}};
-    const struct fixture_added added[] = {{"<ab>", AS_TOKEN_CONTROL}, {"zz", AS_TOKEN_USER_DEFINED}};
+    const struct fixture_added added[] = {{"<ab>", AS_TOKEN_CONTROL},
+                                          {"zz", AS_TOKEN_USER_DEFINED}};
     for (size_t kind = 0; as_tokenizer_kind(kind) != NULL; kind++) {
-        const struct fixture fixture = {.pre = as_tokenizer_kind(kind), .merges = merges,
-                                        .merge_count = 2, .added = added, .added_count = 2};
+        const struct fixture fixture = {.pre = as_tokenizer_kind(kind),
+                                        .merges = merges,
+                                        .merge_count = 2,
+                                        .added = added,
+                                        .added_count = 2};
         struct as_tokenizer *tokenizer = fixture_tokenizer(&fixture);
         int32_t *ids;
         size_t count;
@@ -354,8 +371,10 @@ Test(preprocess_tokenizer, round_trip_words)
     }
     const struct fixture_added across[] = {{"w a", AS_TOKEN_USER_DEFINED}};
     for (size_t added = 0; added < 2; added++) {
-        const struct fixture fixture = {.pre = "smollm", .merges = merges,
-                                        .merge_count = 2 * WORDS, .added = across,
+        const struct fixture fixture = {.pre = "smollm",
+                                        .merges = merges,
+                                        .merge_count = 2 * WORDS,
+                                        .added = across,
                                         .added_count = added};
         struct as_tokenizer *tokenizer = fixture_tokenizer(&fixture);
         int32_t *ids;
@@ -373,9 +392,15 @@ Test(preprocess_tokenizer, round_trip_impossible)
 {
     struct as_piece pieces[] = {PIECE("\xc3\xa9"), PIECE("<s>")};
     const int32_t types[] = {AS_TOKEN_NORMAL, AS_TOKEN_CONTROL};
-    const struct as_vocabulary vocabulary = {.model = "gpt2", .pre = "gpt2", .count = 2,
-                                             .pieces = pieces, .types = types, .bos = -1,
-                                             .eos = -1, .unknown = -1, .pad = -1};
+    const struct as_vocabulary vocabulary = {.model = "gpt2",
+                                             .pre = "gpt2",
+                                             .count = 2,
+                                             .pieces = pieces,
+                                             .types = types,
+                                             .bos = -1,
+                                             .eos = -1,
+                                             .unknown = -1,
+                                             .pad = -1};
     struct as_tokenizer *tokenizer;
     cr_assert_eq(as_tokenizer_create(&vocabulary, &tokenizer, NULL), 0);
     int32_t *ids;

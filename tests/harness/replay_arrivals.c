@@ -76,10 +76,10 @@ Test(replay_arrivals, a_pacer_is_closed_with_items_waiting)
 
 /* ---- arrivals through a stage ------------------------------------------------------------- */
 
-#define WORKLOAD                                                                                  \
-    "{\"assay_workload\":1}\n"                                                                    \
-    "{\"id\":\"a\",\"at_ns\":0,\"tokens\":[1],\"out\":{\"n\":1}}\n"                               \
-    "{\"id\":\"b\",\"at_ns\":600000000,\"tokens\":[1,2],\"out\":{\"n\":1}}\n"                       \
+#define WORKLOAD                                                                                        \
+    "{\"assay_workload\":1}\n"                                                                          \
+    "{\"id\":\"a\",\"at_ns\":0,\"tokens\":[1],\"out\":{\"n\":1}}\n"                                     \
+    "{\"id\":\"b\",\"at_ns\":600000000,\"tokens\":[1,2],\"out\":{\"n\":1}}\n"                           \
     "{\"id\":\"c\",\"after\":{\"id\":\"a\",\"delay_ns\":250000000},\"tokens\":[3],\"out\":{\"n\":1}}\n" \
     "{\"id\":\"d\",\"at_ns\":100000000,\"tokens\":[4],\"out\":{\"n\":1}}\n"
 
@@ -93,9 +93,8 @@ struct rig {
 static void open_rig(struct rig *rig, enum as_mode mode, uint32_t concurrency, bool inline_text)
 {
     struct as_error error = {0};
-    cr_assert_eq(
-        as_workload_parse(&rig->workload, WORKLOAD, strlen(WORKLOAD), "test", &error), 0, "%s",
-        error.message);
+    cr_assert_eq(as_workload_parse(&rig->workload, WORKLOAD, strlen(WORKLOAD), "test", &error), 0,
+                 "%s", error.message);
     const struct as_stage_options stage = {.threads = inline_text ? 0 : 1};
     cr_assert_eq(as_stage_create(&stage, &rig->stage, &error), 0, "%s", error.message);
     const struct as_arrivals_options options = {.mode = mode,
@@ -171,8 +170,8 @@ static bool judge(uint64_t lag_ns, uint64_t ttft_ns, double stretch, char *reaso
     for (size_t i = 0; i < 200; i++) {
         as_row_unknown(AS_TABLE_REQUESTS, &row[i]);
         row[i].scheduled = 1000000000u + i * 10000000u;
-        row[i].sent =
-            1000000000u + (uint64_t)((double)(i * 10000000u) * stretch) + (i % 50 == 0 ? lag_ns : 0);
+        row[i].sent = 1000000000u + (uint64_t)((double)(i * 10000000u) * stretch) +
+                      (i % 50 == 0 ? lag_ns : 0);
         row[i].first_token = row[i].sent + ttft_ns;
         list[i] = &row[i];
     }

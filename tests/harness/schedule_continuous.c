@@ -15,7 +15,7 @@ struct world {
     struct as_scheduler *scheduler;
     struct as_schedule_options options;
     int32_t prompt[MAX_REQUESTS], output[MAX_REQUESTS]; /* asked for */
-    int32_t got[MAX_REQUESTS]; /* output tokens so far */
+    int32_t got[MAX_REQUESTS];                          /* output tokens so far */
     bool ended[MAX_REQUESTS];
     int32_t requests, steps, preemptions;
 };

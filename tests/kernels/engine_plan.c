@@ -144,16 +144,14 @@ Test(engine_plan, covers_come_first_in_the_strategys_order)
     const int64_t rows[2] = {4, 1};
     residual(&s);
     size_t choices = choices_for_covers(choice, true);
-    cr_assert_eq(
-        as_group_program(&s.program, registry, choice, choices, rows, &grouping, NULL), 0);
+    cr_assert_eq(as_group_program(&s.program, registry, choice, choices, rows, &grouping, NULL), 0);
     cr_assert_eq(grouping->groups, 3);
     cr_assert_not_null(grouping->group[0].cover);
     cr_assert_eq(grouping->group[0].nodes, 2);
     cr_assert_eq(grouping->group[0].outputs, 2, "the sum is read later, so it leaves the cover");
     as_grouping_free(grouping);
     choices = choices_for_covers(choice, false);
-    cr_assert_eq(
-        as_group_program(&s.program, registry, choice, choices, rows, &grouping, NULL), 0);
+    cr_assert_eq(as_group_program(&s.program, registry, choice, choices, rows, &grouping, NULL), 0);
     cr_assert_eq(grouping->groups, 4);
     as_grouping_free(grouping);
 }
@@ -224,8 +222,7 @@ Test(engine_plan, living_values_never_overlap)
     }
     s.value[x].kept = true;
     size_t choices = choices_for_covers(choice, true);
-    cr_assert_eq(
-        as_group_program(&s.program, registry, choice, choices, rows, &grouping, NULL), 0);
+    cr_assert_eq(as_group_program(&s.program, registry, choice, choices, rows, &grouping, NULL), 0);
     check_addresses(grouping, rows[0]);
     cr_assert_leq(grouping->arena_bytes, (size_t)13 * 16 * 8 * sizeof(float));
     as_grouping_free(grouping);
@@ -258,6 +255,5 @@ Test(engine_plan, unknown_variants_offer_the_nearest)
 {
     struct as_error error = {0};
     cr_assert_null(as_registry_find(registry, "linear/cpu_naiv", &error));
-    cr_assert_not_null(strstr(error.message, "did you mean linear/cpu_naive"), "%s",
-                       error.message);
+    cr_assert_not_null(strstr(error.message, "did you mean linear/cpu_naive"), "%s", error.message);
 }

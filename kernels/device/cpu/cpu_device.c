@@ -130,8 +130,7 @@ static int cpu_submit(struct assay_device *device, struct assay_step *step, stru
         int code = atomic_load_explicit(&region.failed, memory_order_relaxed);
         if (code != 0)
             return as_fail(error, code, "variant %s failed with code %d in layer %d (launch %d)",
-                           step->launch[i].variant->name, code, (int)step->launch[i].layer,
-                           (int)i);
+                           step->launch[i].variant->name, code, (int)step->launch[i].layer, (int)i);
     }
     step->device_end = as_clock_ns();
     return 0;

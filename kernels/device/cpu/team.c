@@ -144,8 +144,8 @@ void as_team_run(struct as_team *team, void (*work)(void *context, const struct 
 
 static int start_worker(struct as_team *team, int32_t thread, struct as_error *error)
 {
-    int failed = pthread_create(&team->member[thread].handle, NULL, worker,
-                                &team->member[thread].exec);
+    int failed =
+        pthread_create(&team->member[thread].handle, NULL, worker, &team->member[thread].exec);
     if (failed != 0) {
         errno = failed;
         return as_fail_errno(error, AS_ERR_IO, "cannot start engine thread %d", (int)thread);
@@ -184,8 +184,8 @@ int as_team_create(struct as_team **team, int32_t threads, const int32_t *cpus,
         return AS_ERR_MEMORY;
     made->threads = threads;
     made->started = 1;
-    made->member = as_calloc_aligned(error, (size_t)threads, sizeof made->member[0],
-                                     "the thread team");
+    made->member =
+        as_calloc_aligned(error, (size_t)threads, sizeof made->member[0], "the thread team");
     int code = made->member == NULL ? AS_ERR_MEMORY : 0;
     for (int32_t i = 0; code == 0 && i < threads; i++)
         made->member[i].exec = (struct assay_exec){

@@ -46,8 +46,8 @@ static int load(const char *path, struct as_tokenizer **tokenizer, struct as_err
     int code = AS_ERR_MEMORY;
     if (pieces != NULL && merges != NULL && types != NULL) {
         for (size_t i = 0; i < vocabulary.count; i++)
-            types[i] = (int32_t)json_integer_value(
-                json_array_get(json_object_get(root, "types"), i));
+            types[i] =
+                (int32_t)json_integer_value(json_array_get(json_object_get(root, "types"), i));
         vocabulary.pieces = pieces;
         vocabulary.merges = merges;
         vocabulary.types = types;
@@ -97,9 +97,9 @@ static bool serve_one(const struct as_tokenizer *tokenizer, struct as_encoder *e
     size_t count = 0;
     int code = command == 'e'
                    ? as_encoder_encode(encoder, input, length, flags, &ids, &count, &error)
-                   : decode(tokenizer, (const int32_t *)(void *)input, length / 4, flags & 1,
-                            &text, &error);
-    bool good = code != 0         ? answer(code, error.message, strlen(error.message))
+                   : decode(tokenizer, (const int32_t *)(void *)input, length / 4, flags & 1, &text,
+                            &error);
+    bool good = code != 0        ? answer(code, error.message, strlen(error.message))
                 : command == 'e' ? answer(0, ids, count * sizeof *ids)
                                  : answer(0, text.data, text.length);
     as_text_free(&text);
