@@ -1,6 +1,7 @@
 /* The seal of a report: 24 bytes behind the HDF5 file, which HDF5 passes over, with a checksum of
- * all between the superblock and them. HDF5 1.10 may crash on a damaged file, so damage is found before it sees one. A
- * program that edits the file through HDF5 cuts the seal off: such a file is read, unsealed. */
+ * all between the superblock and them. HDF5 1.10 may crash on a damaged file, so damage is found
+ * before it sees one. A program that edits the file through HDF5 cuts the seal off: such a file is
+ * read, unsealed. */
 #ifndef AS_SEAL_H
 #define AS_SEAL_H
 

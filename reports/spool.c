@@ -81,7 +81,7 @@ static int move_window(struct as_spool *spool, size_t bytes)
         return as_fail_errno(&spool->error, AS_ERR_IO, "mapping %zu bytes of %s", size,
                              spool->path);
 #ifdef MADV_POPULATE_WRITE
-    /* The remaining faults are cheaper together; an older kernel refuses, and the puts take them. */
+    /* The remaining faults are cheaper together; where a kernel refuses, the puts take them. */
     (void)madvise(window, size, MADV_POPULATE_WRITE);
 #endif
     if (spool->window != NULL)

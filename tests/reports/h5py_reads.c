@@ -1,5 +1,5 @@
 /* That h5py alone reads every dataset by the names in SCHEMA.md: makes a report with a row in every
- * table and lets read_with_h5py.py look at it. Skipped (77) where the project's Python is missing. */
+ * table and lets read_with_h5py.py look at it. Skipped (77) without the project's Python. */
 #define _GNU_SOURCE
 #include <spawn.h>
 #include <sys/wait.h>

@@ -1,4 +1,6 @@
-"""Computes what `assay show --json` prints from the report itself: recompute_with_h5py.py REPORT JSON
+"""Computes what `assay show --json` prints from the report itself.
+
+Usage: recompute_with_h5py.py REPORT JSON
 
 Written from the definitions alone, with h5py and NumPy, one row at a time where that is clearest.
 """

@@ -147,7 +147,7 @@ Test(statistics, intervals_agree_with_scipy)
     cr_assert(none.low == 0 && none.high == 1 && isnan(none.coverage));
 }
 
-/* Coverage by trial: the median of uniform values lies between the bounds about as often as said. */
+/* Coverage by trial: the median of uniform values lies between the bounds as often as said. */
 Test(statistics, intervals_cover)
 {
     const int trials = 4000, n = 25;
