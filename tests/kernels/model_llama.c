@@ -297,15 +297,7 @@ Test(model_llama, keys)
          "'dynamic'",
          "metadata key llama.rope.scaling.type"},
         {{.kind = STRING, .name = "llama.rope.scaling.type", .text = "none"}, 0, "", ""},
-        {{.kind = F32, .name = "llama.rope.scaling.factor", .f = 4.0f},
-         AS_ERR_UNSUPPORTED,
-         "RoPE scaling of type 'linear' by 4",
-         "not served yet"},
         {{.kind = F32, .name = "llama.rope.scaling.factor", .f = 1.0f}, 0, "", ""},
-        {{.kind = F32, .name = "llama.rope.scale_linear", .f = 2.0f},
-         AS_ERR_UNSUPPORTED,
-         "'linear' by 2",
-         "not served yet"},
         {{.kind = U32, .name = "llama.expert_count", .u = 8},
          AS_ERR_UNSUPPORTED,
          "expert_count",
@@ -564,7 +556,10 @@ Test(model_llama, paths)
     cr_assert_eq(as_model_open("/nonexistent/x.gguf", &model, &error), AS_ERR_IO);
     cr_assert_not_null(strstr(error.message, "/nonexistent/x.gguf"));
     as_error_clear(&error);
-    cr_assert_eq(as_model_open("/", &model, &error), AS_ERR_IO);
+    cr_assert_eq(as_model_open("/", &model, &error), AS_ERR_DATA);
+    cr_assert_not_null(strstr(error.message, "the folder has no config.json"));
+    as_error_clear(&error);
+    cr_assert_eq(as_model_open("/dev/null", &model, &error), AS_ERR_IO);
     cr_assert_not_null(strstr(error.message, "not a regular file"));
     cr_assert_null(model);
 }
