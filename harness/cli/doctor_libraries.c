@@ -12,7 +12,8 @@
 #include "cli/doctor.h"
 
 /* Opens the first of `names` (NULL-terminated) that there is; `why` says what dlopen said of the
- * first one where there is none. */
+ * first one where there is none. Nothing is closed again: vendor libraries start threads and keep
+ * memory, and the process ends soon. */
 static void *open_library(const char *const *names, const char **found, char *why, size_t size)
 {
     why[0] = '\0';
@@ -107,7 +108,6 @@ static void look_at_driver(struct as_findings *all)
     else
         as_finding_add(all, "gpu", "driver", AS_MISSING, "libcuda.so.1 lacks functions: %s",
                        "it is too old, or a stub");
-    /* Not closed: the driver does not survive it well. */
 }
 
 /* ---- shared objects that are opened at run time -------------------------------------------- */
@@ -151,10 +151,8 @@ static void look_at_libraries(struct as_findings *all, const char *topic)
         char why[256];
         if (strcmp(l->topic, topic) != 0)
             continue;
-        void *library = open_library(l->names, &found, why, sizeof why);
-        if (library != NULL) {
+        if (open_library(l->names, &found, why, sizeof why) != NULL) {
             as_finding_add(all, topic, l->name, AS_FOUND, "%s, for %s", found, l->purpose);
-            dlclose(library);
             continue;
         }
         snprintf(
