@@ -7,6 +7,18 @@
 
 #define MOST_OPTIONS 64
 
+/* Whether the word after `word` is the value of the option that `word` is. */
+static bool takes_next(const char *word, const struct argp_option *accepted)
+{
+    for (const struct argp_option *o = accepted; o->name != NULL; o++) {
+        bool long_name = strncmp(word, "--", 2) == 0 && strcmp(word + 2, o->name) == 0;
+        bool short_name = word[0] == '-' && word[1] == o->key && word[2] == '\0';
+        if (o->arg != NULL && (long_name || short_name))
+            return true;
+    }
+    return false;
+}
+
 bool as_option_names_known(int argc, char **argv, const struct argp_option *accepted)
 {
     const char *names[MOST_OPTIONS] = {"help", "usage"};
@@ -15,6 +27,10 @@ bool as_option_names_known(int argc, char **argv, const struct argp_option *acce
         names[count++] = o->name;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         char wanted[64];
+        if (takes_next(argv[i], accepted)) {
+            i++;
+            continue;
+        }
         if (strncmp(argv[i], "--", 2) != 0)
             continue;
         snprintf(wanted, sizeof wanted, "%.*s", (int)strcspn(argv[i] + 2, "="), argv[i] + 2);

@@ -7,6 +7,7 @@
 
 #include "as_text.h"
 #include "cli/commands.h"
+#include "cli/option_names.h"
 #include "cli/progress.h"
 #include "replay/arrivals.h"
 #include "replay/parent.h"
@@ -169,7 +170,8 @@ int as_command_run(int argc, char **argv)
         .run = {.output = "report.h5", .repeat = 1, .traced = 1, .mode = "offline"}};
     const struct argp argp = {options, parse, NULL, purpose, NULL, NULL, NULL};
     char *command_line = join(argc, argv);
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
+    if (!as_option_names_known(argc, argv, options) ||
+        argp_parse(&argp, argc, argv, 0, NULL, &a) != 0) {
         free(command_line);
         return 2;
     }

@@ -13,6 +13,7 @@
 #include "check/stamps.h"
 #include "check/verify.h"
 #include "cli/commands.h"
+#include "cli/option_names.h"
 
 #define MAX_STRATEGIES 32
 #define MAX_SETS 64
@@ -392,7 +393,8 @@ static int verify_prepared(int argc, char **argv, as_prepare *prepare)
 {
     struct arguments a = {.verify = {.prepare = prepare}};
     const struct argp argp = {accepted, parse, NULL, purpose, NULL, NULL, NULL};
-    if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
+    if (!as_option_names_known(argc, argv, accepted) ||
+        argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)
         return EXIT_WRONG;
     a.verify.set = a.set;
     if (!a.quiet && isatty(STDERR_FILENO) == 1)
