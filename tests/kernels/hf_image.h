@@ -165,7 +165,7 @@ static inline void hf_write_config(const char *folder, const char *type, bool ti
              tied ? "true" : "false");
     json_t *config = json_loads(text, 0, &failure);
     json_t *changes = json_loads(more != NULL ? more : "{}", 0, &failure);
-    cr_assert(config != NULL && changes != NULL, "%s: %s", more, failure.text);
+    cr_assert(config != NULL && changes != NULL, "%s", failure.text);
     cr_assert_eq(json_object_update(config, changes), 0);
     const char *key;
     void *next;
