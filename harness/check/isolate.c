@@ -64,6 +64,8 @@ static void describe_death(int status, const struct as_isolated *isolated, unsig
         snprintf(how, size,
                  "did not end within %u s (does every thread reach every barrier?) while %s",
                  seconds, isolated->doing);
+    else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        snprintf(how, size, "was killed (out of memory?) while %s", isolated->doing);
     else if (WIFSIGNALED(status))
         snprintf(how, size, "died of SIG%s (memory outside its operands was touched?) while %s",
                  sigabbrev_np(WTERMSIG(status)), isolated->doing);
@@ -140,10 +142,15 @@ int as_isolate_end(struct as_isolation *isolation, bool *died, char *how, size_t
         memcpy(isolation->result, (char *)isolation->shared + RESULT_AT, isolation->result_size);
         code = isolated->finished ? isolated->code : 0;
         *died = !isolated->finished;
+        if (*died && WIFSIGNALED(status) &&
+            (WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM)) {
+            *died = false; /* it was asked to stop, as was the whole of assay */
+            code = as_fail(error, AS_ERR_IO, "interrupted while %s", isolated->doing);
+        }
     }
     if (*died)
         describe_death(status, isolated, isolation->seconds, how, how_size);
-    if (isolation->child > 0 && code != 0)
+    if (isolation->child > 0 && code != 0 && isolated->finished)
         as_fail(error, code, "%s", isolated->error.message);
     if (isolation->shared != NULL)
         munmap(isolation->shared, isolation->bytes);

@@ -40,7 +40,7 @@ void as_isolate_start(struct as_isolation *isolation,
 
 /* Waits for the child. Returns what the work returned. Where the child died, `*died` is true,
  * `how` says of what ("died of SIGSEGV while ..."), the result is as far as it got, and 0 is
- * returned. */
+ * returned; a child ended by SIGINT or SIGTERM was interrupted: AS_ERR_IO. */
 int as_isolate_end(struct as_isolation *isolation, bool *died, char *how, size_t how_size,
                    struct as_error *error);
 
