@@ -36,6 +36,7 @@ struct parent {
     struct as_spool *spool;
     char program[PATH_MAX]; /* this very binary */
     char what[160];         /* being done, for progress */
+    char (*name)[64];       /* the strategies' own names, which a file may give them */
     uint32_t next_run;
     struct as_error *error;
 };
@@ -148,7 +149,13 @@ static int check_workload(struct parent *parent)
                                                  .sets = o->sets,
                                                  .context = context,
                                                  .plans_only = true};
-        code = as_precheck(&options, parent->spool, i == 0, parent->error);
+        code = as_precheck(&options, parent->spool, i == 0, parent->name[i], parent->error);
+        for (size_t j = 0; code == 0 && j < i; j++)
+            if (strcmp(parent->name[i], parent->name[j]) == 0)
+                code = as_fail(parent->error, AS_ERR_USAGE,
+                               "two strategies are named %s; a report tells them apart by name, so "
+                               "write one into a file with a name of its own",
+                               parent->name[i]);
     }
     return code;
 }
@@ -165,6 +172,7 @@ static int prepare(struct parent *parent)
     if (parent->spool == NULL)
         return parent->error->code;
     as_provenance_write(parent->spool, parent->options->command_line);
+    as_spool_attribute(parent->spool, "mode", parent->options->mode);
     int code = check_workload(parent);
     if (code != 0)
         return code;
@@ -175,8 +183,8 @@ static int prepare(struct parent *parent)
 
 /* ---- children ----------------------------------------------------------------------------- */
 
-static void put_end(struct parent *parent, const struct as_job *job, const struct as_child_end *end,
-                    const struct as_done *done)
+static void put_end(struct parent *parent, const struct as_job *job, const char *name,
+                    const struct as_child_end *end, const struct as_done *done)
 {
     struct as_row_run row;
     char reason[1200] = "";
@@ -185,7 +193,7 @@ static void put_end(struct parent *parent, const struct as_job *job, const struc
     row.order = job->order;
     row.repetition = job->repetition;
     row.pass = job->pass == AS_PASS_TRACED ? AS_REPORT_PASS_TRACED : AS_REPORT_PASS_TIMING;
-    row.strategy = as_spool_string(parent->spool, job->strategy);
+    row.strategy = as_spool_string(parent->spool, name);
     row.exit = end->exit < 0 ? AS_UNKNOWN_U32 : (uint32_t)end->exit;
     row.signal = (uint32_t)end->signal;
     if (end->exit != 0 || done->message[0] != '\0')
@@ -204,7 +212,7 @@ static void put_end(struct parent *parent, const struct as_job *job, const struc
     parent->summary->invalid++;
     if (parent->summary->first_failure[0] == '\0')
         snprintf(parent->summary->first_failure, sizeof parent->summary->first_failure,
-                 "%.120s: %.800s", job->strategy, reason);
+                 "%.120s: %.800s", name, reason);
 }
 
 static int run_child(struct parent *parent, size_t strategy, enum as_pass pass, uint32_t repetition)
@@ -234,7 +242,7 @@ static int run_child(struct parent *parent, size_t strategy, enum as_pass pass, 
         code = as_job_write(&job, folder, parent->error);
     if (code != 0)
         return code;
-    snprintf(parent->what, sizeof parent->what, "%.100s, %s %u of %u", o->strategy[strategy],
+    snprintf(parent->what, sizeof parent->what, "%.64s, %s %u of %u", parent->name[strategy],
              pass == AS_PASS_TRACED ? "traced" : "timing", repetition + 1,
              pass == AS_PASS_TRACED ? o->traced : o->repeat);
     struct as_child_end end;
@@ -246,10 +254,10 @@ static int run_child(struct parent *parent, size_t strategy, enum as_pass pass, 
     as_done_read(&done, folder, NULL);
     if (repetition == 0 && done.strategy != NULL) {
         char key[128];
-        snprintf(key, sizeof key, "strategy %.100s", o->strategy[strategy]);
+        snprintf(key, sizeof key, "strategy %.64s", parent->name[strategy]);
         as_spool_attribute(parent->spool, key, done.strategy);
     }
-    put_end(parent, &job, &end, &done);
+    put_end(parent, &job, parent->name[strategy], &end, &done);
     free(done.strategy);
     parent->summary->runs++;
     if (interrupted)
@@ -311,6 +319,23 @@ static int write_report(struct parent *parent)
     return code;
 }
 
+static int run_everything(struct parent *parent)
+{
+    int code = prepare(parent);
+    bool started = code == 0;
+    if (code == 0)
+        code = run_children(parent);
+    if (code == 0)
+        code = write_report(parent);
+    as_spool_close(parent->spool, NULL);
+    /* Before the first child there is nothing worth keeping. */
+    if (code != 0 && !started) {
+        remove_folder(parent->summary->work, 1);
+        parent->summary->work[0] = '\0';
+    }
+    return code;
+}
+
 int as_parent_run(const struct as_run_options *options, struct as_run_summary *summary,
                   struct as_error *error)
 {
@@ -318,22 +343,12 @@ int as_parent_run(const struct as_run_options *options, struct as_run_summary *s
     struct parent parent = {.options = options, .summary = summary, .error = error};
     interrupted = false;
     signal(SIGXFSZ, SIG_IGN);
-    int code = check_output(options, error);
+    parent.name = as_calloc(error, options->strategies, sizeof parent.name[0], "strategies");
+    int code = parent.name == NULL ? AS_ERR_MEMORY : check_output(options, error);
     if (code == 0)
         code = make_work_folder(&parent);
-    if (code != 0)
-        return code;
-    code = prepare(&parent);
-    bool started = code == 0;
     if (code == 0)
-        code = run_children(&parent);
-    if (code == 0)
-        code = write_report(&parent);
-    as_spool_close(parent.spool, NULL);
-    /* Before the first child there is nothing worth keeping. */
-    if (code != 0 && !started) {
-        remove_folder(summary->work, 1);
-        summary->work[0] = '\0';
-    }
+        code = run_everything(&parent);
+    free(parent.name);
     return code;
 }

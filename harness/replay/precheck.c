@@ -80,7 +80,7 @@ static void put_model(struct as_spool *spool, const struct as_model *model)
 }
 
 int as_precheck(const struct as_bench_options *options, struct as_spool *spool, bool describe_model,
-                struct as_error *error)
+                char name[64], struct as_error *error)
 {
     struct as_bench bench;
     struct needs needs = {.error = error};
@@ -89,6 +89,7 @@ int as_precheck(const struct as_bench_options *options, struct as_spool *spool, 
     int code = as_bench_open(options, &bench, error);
     if (code != 0)
         return code;
+    snprintf(name, 64, "%s", bench.strategy.name);
     if (describe_model)
         put_model(spool, bench.model);
     code = collect_classes(&bench, &needs);
