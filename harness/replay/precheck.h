@@ -12,6 +12,6 @@
  * the strategy's own name. A failed check is AS_ERR_WRONG, its reason in the
  * message. */
 int as_precheck(const struct as_bench_options *options, struct as_spool *spool, bool describe_model,
-                struct as_error *error);
+                char name[64], struct as_error *error);
 
 #endif
