@@ -196,7 +196,10 @@ int as_strategy_parse(struct as_strategy *strategy, const char *origin, const ch
                       size_t size, const char *const *set, size_t sets, struct as_error *error)
 {
     *strategy = (struct as_strategy){0};
-    snprintf(strategy->name, sizeof strategy->name, "%s", origin);
+    size_t length = strlen(origin);
+    bool suffixed = length > 5 && strcmp(origin + length - 5, ".yaml") == 0;
+    snprintf(strategy->name, sizeof strategy->name, "%.*s", (int)(length - (suffixed ? 5 : 0)),
+             origin);
     for (size_t i = 0; i < as_strategy_field_count; i++)
         if (as_strategy_fields[i].kind == AS_FIELD_WORD ||
             as_strategy_fields[i].kind == AS_FIELD_NUMBER)
