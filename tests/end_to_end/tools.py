@@ -65,19 +65,16 @@ class Looking(support.Case):
     def no_constant(self, name):
         self.fail(f"{name} is no JSON")
 
-    # Libraries that doctor tries to open leak when they fail to; that is not assay's memory.
-    UNWATCHED = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
-
     def test_doctor(self):
-        text = self.assay("doctor", code=0, env=self.UNWATCHED).out
+        text = self.assay("doctor", code=0, env=support.NO_LEAK_CHECK).out
         self.assertGreater(len(text.splitlines()), 5)
-        findings = self.json("doctor", "--json", env=self.UNWATCHED)["findings"]
+        findings = self.json("doctor", "--json", env=support.NO_LEAK_CHECK)["findings"]
         self.assertLessEqual({row["state"] for row in findings}, {"found", "missing", "disturbs"})
         self.refused("doctor", "extra")
 
     def test_doctor_with_nothing_to_look_into(self):
         env = {"XDG_CACHE_HOME": "/dev/null/x", "PATH": "/nonexistent", "HOME": ""}
-        env.update(self.UNWATCHED)
+        env.update(support.NO_LEAK_CHECK)
         self.assay("doctor", code=0, env=env)
         self.assay("doctor", "--json", code=0, env=env)
 
