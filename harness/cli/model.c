@@ -19,7 +19,7 @@ enum { EXIT_YES = 0, EXIT_WRONG = 2 };
 
 /* ---- what info prints ---------------------------------------------------------------------- */
 
-/* Tensors of one type, summed. */
+/* Tensors of one type, summed as the file stores them. */
 struct type_total {
     const char *type;
     size_t tensors, bytes;
@@ -40,7 +40,7 @@ static size_t sum_types(const struct as_model *model, struct type_total totals[T
         if (at == count)
             totals[count++] = (struct type_total){.type = tensor->type};
         totals[at].tensors++;
-        totals[at].bytes += tensor->bytes;
+        totals[at].bytes += tensor->stored_bytes;
     }
     return count;
 }
@@ -96,8 +96,10 @@ static void print_token(const struct as_model_vocabulary *v, const char *name, i
     struct as_text text = {0};
     if (id < 0)
         return;
-    add_printable(&text, v->pieces[id].bytes, v->pieces[id].length, 32);
-    printf(", %s %" PRId32 " %s%s", name, id, text.data != NULL ? text.data : "", note);
+    if (v->pieces != NULL)
+        add_printable(&text, v->pieces[id].bytes, v->pieces[id].length, 32);
+    printf(", %s %" PRId32 "%s%s%s", name, id, text.data != NULL ? " " : "",
+           text.data != NULL ? text.data : "", note);
     as_text_free(&text);
 }
 
@@ -107,7 +109,12 @@ static void print_vocabulary(const struct as_model *model)
     printf("  %-14s %.40s", "tokenizer", v->model);
     if (v->pre != NULL)
         printf(" (%.40s)", v->pre);
-    printf(": %zu pieces, %zu merges", v->count, v->merge_count);
+    if (model->folder.path == NULL)
+        printf(": %zu pieces, %zu merges", v->count, v->merge_count);
+    else if (model->folder.tokenizer.bytes == NULL)
+        printf(": missing");
+    else
+        printf(": %zu bytes", model->folder.tokenizer.length);
     print_token(v, "BOS", v->bos, v->add_bos ? " (added)" : "");
     print_token(v, "EOS", v->eos, v->add_eos ? " (added)" : "");
     printf("\n  %-14s %s\n", "chat template", template_name(model));
@@ -119,8 +126,9 @@ static void print_tensors(const struct as_model *model)
         const struct as_tensor *tensor = &model->tensors[i];
         char quoted[80];
         printf("  %-32s %-7s %8zu x %-8zu %12zu bytes%s\n",
-               as_gguf_quote(quoted, (struct as_bytes){tensor->name, strlen(tensor->name)}),
-               tensor->type, tensor->rows, tensor->columns, tensor->bytes,
+               as_gguf_quote(quoted,
+                             (struct as_bytes){tensor->stored_name, strlen(tensor->stored_name)}),
+               tensor->type, tensor->rows, tensor->columns, tensor->stored_bytes,
                tensor->used ? "" : "  (not used)");
     }
 }
@@ -149,6 +157,24 @@ static void print_metadata(const struct as_model *model)
     }
 }
 
+/* What variants of the architecture add to it. */
+static void print_variant(const struct as_model *model)
+{
+    const struct as_model_config *c = &model->config;
+    struct as_error lacking = {0};
+    if (c->rope_scaling != AS_ROPE_SCALING_NONE)
+        printf("  %-14s %s by %g, magnitude %g\n", "RoPE scaling",
+               as_rope_scaling_name(c->rope_scaling), (double)c->rope_factor,
+               (double)c->rope_magnitude);
+    if (c->qkv_bias || c->qk_norm)
+        printf("  %-14s %s%s%s\n", "attention", c->qkv_bias ? "biases of q, k and v" : "",
+               c->qkv_bias && c->qk_norm ? ", " : "", c->qk_norm ? "norms of q and k" : "");
+    if (model->note != NULL)
+        printf("  %-14s %s\n", "note", model->note);
+    if (as_model_check_served(model, &lacking) != 0)
+        printf("  %-14s no: %s\n", "can be run", lacking.message);
+}
+
 static void print_info(const struct as_model *model, const struct info_options *options)
 {
     const struct as_model_config *c = &model->config;
@@ -169,6 +195,7 @@ static void print_info(const struct as_model *model, const struct info_options *
            c->rope_pairing == ASSAY_ROPE_ADJACENT ? "adjacent" : "half-apart");
     printf("  %-14s RMS, epsilon %g\n", "norms", (double)c->rms_epsilon);
     printf("  %-14s %s\n", "output", c->tied_output ? "tied to token_embd" : "its own matrix");
+    print_variant(model);
     for (size_t i = 0; i < types; i++)
         printf("  %-14s %-7s %6zu tensors %14zu bytes\n", i == 0 ? "weights" : "", totals[i].type,
                totals[i].tensors, totals[i].bytes);
@@ -209,15 +236,18 @@ static json_t *safe_string(const char *bytes, size_t length)
 static json_t *describe_config(const struct as_model *model)
 {
     const struct as_model_config *c = &model->config;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:s, s:b}", "layers",
-                     (json_int_t)c->layers, "hidden", (json_int_t)c->hidden, "heads",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:s, s:b, "
+                     "s:b, s:b, s:s, s:f, s:f}",
+                     "layers", (json_int_t)c->layers, "hidden", (json_int_t)c->hidden, "heads",
                      (json_int_t)c->heads, "kv_heads", (json_int_t)c->kv_heads, "head_dim",
                      (json_int_t)c->head_dim, "ffn", (json_int_t)c->ffn, "vocab",
                      (json_int_t)c->vocab, "context", (json_int_t)c->context, "rms_epsilon",
                      (double)c->rms_epsilon, "rope_base", (double)c->rope_base, "rope_dims",
                      (json_int_t)c->rope_dims, "rope_pairing",
                      c->rope_pairing == ASSAY_ROPE_ADJACENT ? "adjacent" : "halves", "tied_output",
-                     (int)c->tied_output);
+                     (int)c->tied_output, "qkv_bias", (int)c->qkv_bias, "qk_norm", (int)c->qk_norm,
+                     "rope_scaling", as_rope_scaling_name(c->rope_scaling), "rope_factor",
+                     (double)c->rope_factor, "rope_magnitude", (double)c->rope_magnitude);
 }
 
 static json_t *describe_vocabulary(const struct as_model *model)
@@ -237,12 +267,13 @@ static json_t *describe_tensors(const struct as_model *model)
     json_t *list = json_array();
     for (size_t i = 0; i < model->tensor_count; i++) {
         const struct as_tensor *tensor = &model->tensors[i];
-        json_array_append_new(list,
-                              json_pack("{s:o, s:s, s:I, s:I, s:I, s:b}", "name",
-                                        safe_string(tensor->name, strlen(tensor->name)), "type",
-                                        tensor->type, "rows", (json_int_t)tensor->rows, "columns",
-                                        (json_int_t)tensor->columns, "bytes",
-                                        (json_int_t)tensor->bytes, "used", (int)tensor->used));
+        json_array_append_new(
+            list, json_pack("{s:o, s:o, s:s, s:I, s:I, s:I, s:b}", "name",
+                            safe_string(tensor->name, strlen(tensor->name)), "stored_name",
+                            safe_string(tensor->stored_name, strlen(tensor->stored_name)), "type",
+                            tensor->type, "rows", (json_int_t)tensor->rows, "columns",
+                            (json_int_t)tensor->columns, "bytes", (json_int_t)tensor->stored_bytes,
+                            "used", (int)tensor->used));
     }
     return list;
 }
@@ -298,6 +329,11 @@ static json_t *describe(const struct as_model *model, const struct info_options 
                   (json_int_t)model->unused_count, "tokenizer", describe_vocabulary(model));
     if (answer == NULL)
         return NULL;
+    struct as_error lacking = {0};
+    int lacks = as_model_check_served(model, &lacking);
+    json_object_set_new(answer, "lacking", lacks != 0 ? json_string(lacking.message) : json_null());
+    json_object_set_new(answer, "note",
+                        model->note != NULL ? json_string(model->note) : json_null());
     if (!options->no_digest) {
         snprintf(digest, sizeof digest, "%016" PRIx64, as_model_digest(model));
         json_object_set_new(answer, "digest", json_string(digest));
@@ -348,7 +384,8 @@ static void print_help(struct argp_state *state)
 /* ---- info ---------------------------------------------------------------------------------- */
 
 static const char info_doc[] =
-    "Says what a model file holds: architecture, sizes, weights, tokenizer, chat template.\v"
+    "Says what a model holds: architecture, sizes, weights, tokenizer, chat template. MODEL is a "
+    "GGUF file, a Hugging Face folder (config.json and safetensors) or synthetic:SHAPE.\v"
     "Examples:\n"
     "  assay model info models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
     "  assay model info --tensors synthetic:tiny\n"
@@ -380,7 +417,7 @@ static int show_info(const struct info_options *options)
     struct as_model *model;
     struct as_error error = {0};
     int status = EXIT_YES;
-    if (as_model_open(options->path, &model, &error) != 0) {
+    if (as_model_inspect(options->path, &model, &error) != 0) {
         fprintf(stderr, "assay model info: %s\n", error.message);
         return EXIT_WRONG;
     }
@@ -420,7 +457,8 @@ static int info(int argc, char **argv)
         return EXIT_YES;
     if (options.paths != 1) {
         fprintf(stderr,
-                "assay model info: give one model, a GGUF file or synthetic:SHAPE, not %d\n",
+                "assay model info: give one model, a GGUF file, a folder or synthetic:SHAPE, "
+                "not %d\n",
                 options.paths);
         return EXIT_WRONG;
     }
@@ -436,8 +474,8 @@ static const char synth_doc[] =
     "weights=TYPE, seed=N. The shapes:\n"
     "  tiny        4 layers, F32, 3 MB\n"
     "  llama-135m  the shape of SmolLM2-135M, Q4_1, 98 MB\n"
-    "  llama-1b    the shape of Llama 3.2 1B\n"
-    "  llama-8b    the shape of Llama 3 8B\n\n"
+    "  llama-1b    the shape of Llama 3.2 1B, BF16, 2.5 GB\n"
+    "  llama-8b    the shape of Llama 3 8B, BF16, 16 GB\n\n"
     "Examples:\n"
     "  assay model synth tiny -o tiny.gguf\n"
     "  assay model synth llama-1b,layers=2,weights=q8_0 --output small.gguf\n\n"
@@ -514,7 +552,7 @@ static const char usage[] =
     "Usage: assay model info [--tensors] [--metadata] [--json] MODEL\n"
     "       assay model synth SHAPE -o FILE\n"
     "\n"
-    "MODEL is a GGUF file or synthetic:SHAPE.\n"
+    "MODEL is a GGUF file, a Hugging Face folder or synthetic:SHAPE.\n"
     "\n"
     "  info    say what a model holds\n"
     "  synth   write a synthetic model as GGUF\n"

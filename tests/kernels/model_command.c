@@ -1,6 +1,6 @@
 /* assay model, run as a user runs it. Skipped by name where the program is not built. */
-#include <criterion/criterion.h>
-#include <jansson.h>
+#include "hf_image.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +71,31 @@ Test(model_command, help)
     expect("--help", 0, "Examples:");
     expect("info --help", 0, "Examples:");
     expect("synth --help", 0, "Examples:");
+}
+
+/* Models that the engine cannot run yet can be looked at; a folder is a model. */
+Test(model_command, folders)
+{
+    struct hf_tensors tensors = {.count = 0};
+    const struct family family = {.architecture = "qwen3", .qk_norm = true};
+    hf_add_family(&tensors, &family, ASSAY_BF16);
+    hf_write_single(&tensors, folder);
+    hf_write_config(folder, "qwen3", false,
+                    "{\"eos_token_id\":[7,8],\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}");
+    hf_free(&tensors);
+    expect("info .", 0, "qwen3, 2 layers, hidden 64, 4 heads on 2 KV heads of 32");
+    expect("info .", 0, "RoPE scaling   linear by 2");
+    expect("info .", 0, "norms of q and k");
+    expect("info --tensors .", 0, "model.layers.1.self_attn.k_norm.weight");
+    expect("info --metadata .", 0, "max_position_embeddings");
+    expect("info --json --tensors --metadata .", 0, "\"qk_norm\": true");
+    json_t *answer = json_loads(output, JSON_REJECT_DUPLICATES, NULL);
+    cr_assert_not_null(answer);
+    cr_assert_str_eq(json_string_value(json_object_get(answer, "architecture")), "qwen3");
+    json_decref(answer);
+    hf_write_config(folder, "qwen4", false, NULL);
+    expect("info .", 2, "config.json: key model_type: 'qwen4' is not served yet");
+    expect("info /", 2, "no config.json");
 }
 
 Test(model_command, info_and_synth)
