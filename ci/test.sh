@@ -127,7 +127,7 @@ suite() {
     local junit="$root/build/test/$preset.xml"
     rm -f "$junit"
     local code=0
-    ctest --test-dir "build/$preset" --output-on-failure --no-tests=error --timeout 600 \
+    ctest --test-dir "build/$preset" -j 2 --output-on-failure --no-tests=error --timeout 600 \
         --output-junit "$junit" "$@" || code=$?
     local counted=0 before=$failed outcome rest
     if [ -s "$junit" ]; then
