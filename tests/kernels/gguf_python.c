@@ -112,6 +112,57 @@ Test(gguf_python, synthetic_models)
     check_model("synthetic:tiny,weights=q8_0", SIZE_MAX);
     check_model("synthetic:tiny,weights=q4_1,layers=2", SIZE_MAX);
     check_model("synthetic:llama-135m,layers=1", 1 << 20);
+    check_model("synthetic:tiny,weights=f16,layers=1", SIZE_MAX);
+    check_model("synthetic:tiny,weights=bf16,layers=1", SIZE_MAX);
+    check_model("synthetic:tiny,weights=q4_0,layers=1", SIZE_MAX);
+}
+
+/* A file of a tensor of every type, its bytes random but for finite scales. */
+Test(gguf_python, every_type)
+{
+    static const struct {
+        enum assay_dtype dtype;
+        size_t scales[2]; /* where the half floats lie that must not be NaN or infinite */
+    } kinds[] = {{ASSAY_F16, {0, 0}},     {ASSAY_BF16, {0, 0}}, {ASSAY_Q8_0, {0, 0}},
+                 {ASSAY_Q4_0, {0, 0}},    {ASSAY_Q4_1, {0, 2}}, {ASSAY_Q5_0, {0, 0}},
+                 {ASSAY_Q5_1, {0, 2}},    {ASSAY_Q4_K, {0, 2}}, {ASSAY_Q5_K, {0, 2}},
+                 {ASSAY_Q6_K, {208, 208}}};
+    enum { KINDS = sizeof kinds / sizeof kinds[0], ROWS = 5, COLUMNS = 512 };
+    struct as_gguf_writer *writer = as_gguf_writer_create(32, NULL);
+    struct as_error error = {0};
+    char path[256], dump[256];
+    as_gguf_put_string(writer, "general.architecture", "llama");
+    for (size_t i = 0; i < KINDS; i++)
+        as_gguf_put_tensor(writer, assay_dtype(kinds[i].dtype)->name, kinds[i].dtype, COLUMNS,
+                           ROWS);
+    snprintf(path, sizeof path, "%s/types.gguf", folder);
+    snprintf(dump, sizeof dump, "%s/dump.txt", folder);
+    cr_assert_eq(as_gguf_begin(writer, path, &error), 0, "%s", error.message);
+    FILE *out = fopen(dump, "w");
+    fprintf(out, "general.architecture\tstring 6c6c616d61\n");
+    for (size_t i = 0; i < KINDS; i++) {
+        const struct assay_dtype_info *info = assay_dtype(kinds[i].dtype);
+        size_t bytes = ROWS * assay_row_bytes(kinds[i].dtype, COLUMNS);
+        uint8_t *stored = malloc(bytes);
+        char values[256];
+        for (size_t j = 0; j < bytes; j++)
+            stored[j] = (uint8_t)as_random_u64(21, i, j);
+        for (size_t block = 0; block < bytes; block += (size_t)info->bytes)
+            for (size_t k = 0; k < 2; k++)
+                stored[block + kinds[i].scales[k] + 1] &= 0xbf; /* exponents below the top half */
+        cr_assert_eq(as_gguf_append(writer, stored, bytes, &error), 0, "%s", error.message);
+        const struct as_tensor tensor = {
+            .dtype = kinds[i].dtype, .rows = ROWS, .columns = COLUMNS, .data = stored};
+        snprintf(values, sizeof values, "%s/%zu.f32", folder, i);
+        dump_values(&tensor, values);
+        fprintf(out, "tensor\t%s\t%s\t%d\t%d\t%s\n", info->name,
+                as_gguf_type_of(kinds[i].dtype)->name, ROWS, COLUMNS, values);
+        free(stored);
+    }
+    cr_assert_eq(fclose(out), 0);
+    cr_assert_eq(as_gguf_finish(writer, &error), 0, "%s", error.message);
+    as_gguf_writer_free(writer);
+    run_script("file", path, dump, NULL);
 }
 
 Test(gguf_python, fixtures)
