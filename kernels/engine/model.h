@@ -1,9 +1,9 @@
 /* A model file as the rest of assay sees it: configuration, tensors, vocabulary.
  *
  * The structures say nothing of the container, a GGUF file or a Hugging Face folder: names of
- * tensors and of settings are those of GGUF's `llama` architecture, whatever the file calls them. Everything is read-only
- * after as_model_open() and lives until as_model_close(); text is bytes with a length, not
- * NUL-terminated unless it is said to be.
+ * tensors and of settings are those of GGUF's `llama` architecture, whatever the file calls them.
+ * Everything is read-only after as_model_open() and lives until as_model_close(); text is bytes
+ * with a length, not NUL-terminated unless it is said to be.
  */
 #ifndef AS_MODEL_H
 #define AS_MODEL_H

@@ -1,4 +1,4 @@
-/* The files of Hugging Face folders: several of weights, what is missing or contradicts, config.json
+/* The files of Hugging Face folders: several of weights, what is missing or contradicts, configs
  * of every wrong kind, special ids, and hostile sizes. */
 #include "hf_image.h"
 
@@ -492,7 +492,7 @@ static void expect_cheap(const char *text)
     cr_assert_lt(spent, SECONDS, "%g s for: %s", spent, error.message);
 }
 
-/* A file of `head`, `count` times `body`, and `tail`, then zeros to `size`. Where `header` is not 0,
+/* A file of `head`, `count` times `body`, and `tail`, then zeros to `size`. `header` above 0:
  * it is a safetensors header of that length, filled up with spaces. */
 static void write_large(const char *name, const char *head, const char *body, size_t count,
                         const char *tail, size_t header, size_t size)

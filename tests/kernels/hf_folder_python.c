@@ -182,7 +182,7 @@ static const struct {
 
 #define IMAGES (sizeof images / sizeof images[0])
 
-/* The format's rules that the package does not keep: a header begins with '{', a name comes once. */
+/* Rules of the format that the package does not keep: a header begins with '{', names come once. */
 static bool stricter_by_rule(const struct as_error *error)
 {
     return strstr(error->message, "must be '{'") != NULL ||
