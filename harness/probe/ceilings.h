@@ -1,7 +1,7 @@
 /* What the machine can do at most, measured by loops that do nothing else: memory read bandwidth,
  * and multiply-adds in the number formats that kernels use. Launches are related to these.
  *
- * Measured once a boot and kept in the cache folder.
+ * The best of this boot's measurements, which the cache folder keeps, stands.
  */
 #ifndef AS_CEILINGS_H
 #define AS_CEILINGS_H
@@ -18,8 +18,7 @@ struct as_ceiling {
 
 #define AS_MAX_CEILINGS 16
 
-/* Measures, or takes from the cache what this boot measured before: for 1 thread and for every
- * CPU. Returns how many were written to `ceiling` (AS_MAX_CEILINGS of room), or a negative code. */
+/* Measures (a third of a second) for 1 thread and for every CPU. Returns how many were written to `ceiling` (AS_MAX_CEILINGS of room), or a negative code. */
 int as_ceilings_get(struct as_ceiling *ceiling, struct as_error *error);
 
 /* Puts them into /ceilings. */
