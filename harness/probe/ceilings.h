@@ -18,7 +18,8 @@ struct as_ceiling {
 
 #define AS_MAX_CEILINGS 16
 
-/* Measures (a third of a second) for 1 thread and for every CPU. Returns how many were written to `ceiling` (AS_MAX_CEILINGS of room), or a negative code. */
+/* Measures (a third of a second) for 1 thread and for every CPU. Returns how many were written to
+ * `ceiling` (AS_MAX_CEILINGS of room), or a negative code. */
 int as_ceilings_get(struct as_ceiling *ceiling, struct as_error *error);
 
 /* Puts them into /ceilings. */
