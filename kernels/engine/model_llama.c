@@ -209,7 +209,11 @@ static int check_features(const struct as_model_storage *storage, struct as_erro
 {
     const struct as_gguf *gguf = &storage->gguf;
     uint32_t experts = 0, parts = 1, window = 0;
-    int code = read_u32(storage, "expert_count", false, 0, UINT32_MAX, &experts, error);
+    bool causal = true;
+    char key[KEY_SIZE];
+    int code = as_model_key_bool(gguf, key_of(storage, "attention.causal", key), &causal, error);
+    if (code == 0)
+        code = read_u32(storage, "expert_count", false, 0, UINT32_MAX, &experts, error);
     if (code == 0)
         code = as_model_key_u32(gguf, "split.count", false, 0, 65535, &parts, error);
     if (code == 0)
@@ -228,6 +232,9 @@ static int check_features(const struct as_model_storage *storage, struct as_erro
         return as_model_refuse_key(
             entry_of(storage, "attention.sliding_window"), AS_ERR_UNSUPPORTED, error,
             "attention over a sliding window of %u positions is not served", window);
+    if (!causal)
+        return as_model_refuse_key(entry_of(storage, "attention.causal"), AS_ERR_UNSUPPORTED, error,
+                                   "attention to later positions is not served");
     if (entry_of(storage, "attention.scale") != NULL)
         return as_model_refuse_key(entry_of(storage, "attention.scale"), AS_ERR_UNSUPPORTED, error,
                                    "an attention scale other than 1/sqrt(head size) is not "

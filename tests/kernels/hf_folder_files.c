@@ -534,6 +534,30 @@ Test(hf_files, hostile_config)
     expect_cheap("more than the limit of 262144");
 }
 
+Test(hf_files, hostile_index)
+{
+    size_t limit = AS_HF_INDEX_LIMIT;
+    struct as_text map = {0};
+    hf_write_config(folder, "llama", true, NULL);
+    write_large("model.safetensors.index.json", "{\"a\":[[]", ",[]", (limit - 20) / 3, "]}", 0, 0);
+    expect_cheap("weight_map is missing or empty");
+    write_large("model.safetensors.index.json", "{\"a\":[0", ",\"\\u0041\"", (limit - 20) / 9, "]}",
+                0, 0);
+    expect_cheap("weight_map is missing or empty");
+    write_large("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"b.safetensors\"",
+                ",\"a\":\"b.safetensors\"", 100000, "}}", 0, 0);
+    expect_cheap("it has more tensors than 16384");
+    write_large("model.safetensors.index.json", "", " ", limit, " ", 0, 0);
+    expect_cheap("more than the limit of 8388608");
+    as_text_addf(&map, "{\"weight_map\":{\"x\":\"0.safetensors\"");
+    for (unsigned i = 0; i < 600; i++)
+        as_text_addf(&map, ",\"%u\":\"%u.safetensors\"", i, i);
+    as_text_addf(&map, "}}");
+    hf_write_text(folder, "model.safetensors.index.json", map.data);
+    expect_cheap("it names more than 512 files");
+    as_text_free(&map);
+}
+
 #define HEADER (AS_SAFETENSORS_HEADER_LIMIT)
 
 Test(hf_files, hostile_header)
