@@ -5,6 +5,7 @@
 
 #include "as_clock.h"
 #include "as_memory.h"
+#include "device/cpu/team.h"
 #include "replay/validity.h"
 #include "schedule/schedule.h"
 
@@ -349,7 +350,8 @@ static int warm_up(struct session *s)
     return code;
 }
 
-static int open_session(struct session *s)
+/* The text stage and the thread that sends. */
+static int open_senders(struct session *s)
 {
     const struct as_session_options *o = s->options;
     const struct as_strategy *strategy = &o->bench->strategy;
@@ -360,6 +362,33 @@ static int open_session(struct session *s)
                                                async ? (unsigned)strategy->preprocess_threads : 0,
                                            .queue = (size_t)strategy->preprocess_queue,
                                            .max_tokens = (size_t)o->bench->model->config.context};
+    int code = as_stage_create(&stage, &s->stage, s->error);
+    if (code != 0)
+        return code;
+    const struct as_arrivals_options arrivals = {.mode = o->mode,
+                                                 .concurrency = o->concurrency,
+                                                 .workload = o->workload,
+                                                 .tokenizer = o->tokenizer,
+                                                 .stage = s->stage,
+                                                 .inline_text = !async};
+    return as_arrivals_create(&arrivals, &s->arrivals, s->error);
+}
+
+struct opening {
+    struct session *session;
+    int code;
+};
+
+static void open_senders_unpinned(void *context)
+{
+    struct opening *opening = context;
+    opening->code = open_senders(opening->session);
+}
+
+static int open_session(struct session *s)
+{
+    const struct as_session_options *o = s->options;
+    const struct as_strategy *strategy = &o->bench->strategy;
     const struct as_schedule_options schedule = {.max_batch_size = strategy->max_batch_size,
                                                  .max_batch_tokens = strategy->max_batch_tokens,
                                                  .chunk_tokens = strategy->chunk_tokens,
@@ -376,19 +405,13 @@ static int open_session(struct session *s)
     s->summary->first_step_ns = as_clock_ns();
     if (code == 0)
         code = warm_up(s);
-    if (code == 0)
-        code = as_stage_create(&stage, &s->stage, s->error);
     if (code != 0)
         return code;
     for (size_t i = 0; i < total(s); i++)
         begin_entry(s, i);
-    const struct as_arrivals_options arrivals = {.mode = o->mode,
-                                                 .concurrency = o->concurrency,
-                                                 .workload = o->workload,
-                                                 .tokenizer = o->tokenizer,
-                                                 .stage = s->stage,
-                                                 .inline_text = !async};
-    return as_arrivals_create(&arrivals, &s->arrivals, s->error);
+    struct opening opening = {.session = s};
+    as_team_unpinned(as_cpu_device_team(o->bench->device), open_senders_unpinned, &opening);
+    return opening.code;
 }
 
 int as_session_run(const struct as_session_options *options, struct as_session_summary *summary,

@@ -1,5 +1,7 @@
 /* The team: every thread enters, barriers hold, waiting is accounted, sleeping threads wake. */
+#define _GNU_SOURCE
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -123,4 +125,36 @@ Test(engine_team, shares_cover_everything_once)
                 }
                 cr_assert_eq(next, count);
             }
+}
+
+static void count_cpus(void *context)
+{
+    int *cpus = context;
+    *cpus = (int)as_cpu_count();
+}
+
+/* Children and threads of other rooms inherit the caller's CPUs: a pin must not outlive its team,
+ * nor reach them while it lasts. */
+Test(engine_team, a_pin_is_the_teams_alone)
+{
+    cpu_set_t before, after;
+    struct as_team *team;
+    struct as_error error = {0};
+    int32_t cpu = 0;
+    int seen = 0;
+    cr_assert_eq(sched_getaffinity(0, sizeof before, &before), 0);
+    while (!CPU_ISSET(cpu, &before))
+        cpu++;
+    const int32_t cpus[2] = {cpu, cpu}, absent[2] = {cpu, CPU_SETSIZE};
+    cr_assert_eq(as_team_create(&team, 2, cpus, &error), 0, "%s", error.message);
+    cr_assert_eq(as_cpu_count(), 1);
+    as_team_unpinned(team, count_cpus, &seen);
+    cr_assert_eq(seen, CPU_COUNT(&before));
+    cr_assert_eq(as_cpu_count(), 1, "the caller was not pinned again");
+    as_team_free(team);
+    cr_assert_eq(sched_getaffinity(0, sizeof after, &after), 0);
+    cr_assert(CPU_EQUAL(&before, &after), "the pin outlived the team");
+    cr_assert_neq(as_team_create(&team, 2, absent, NULL), 0);
+    cr_assert_eq(sched_getaffinity(0, sizeof after, &after), 0);
+    cr_assert(CPU_EQUAL(&before, &after), "the pin outlived a team that was refused");
 }

@@ -39,6 +39,8 @@ struct as_team {
     bool timing, closing;
     int32_t threads, started;
     struct member *member;
+    bool pinned;      /* the caller, as thread 0 */
+    cpu_set_t before; /* where the caller might run until then */
 };
 
 static inline void pause_cpu(void)
@@ -173,6 +175,26 @@ static int pin(pthread_t handle, int32_t cpu, struct as_error *error)
     return 0;
 }
 
+static int pin_all(struct as_team *team, const int32_t *cpus, struct as_error *error)
+{
+    int code = 0;
+    team->pinned = pthread_getaffinity_np(pthread_self(), sizeof team->before, &team->before) == 0;
+    for (int32_t i = 0; code == 0 && i < team->threads; i++)
+        code = pin(i == 0 ? pthread_self() : team->member[i].handle, cpus[i], error);
+    return code;
+}
+
+void as_team_unpinned(struct as_team *team, void (*work)(void *context), void *context)
+{
+    cpu_set_t pinned;
+    bool away = team->pinned &&
+                pthread_getaffinity_np(pthread_self(), sizeof pinned, &pinned) == 0 &&
+                pthread_setaffinity_np(pthread_self(), sizeof team->before, &team->before) == 0;
+    work(context);
+    if (away)
+        pthread_setaffinity_np(pthread_self(), sizeof pinned, &pinned);
+}
+
 int as_team_create(struct as_team **team, int32_t threads, const int32_t *cpus,
                    struct as_error *error)
 {
@@ -192,8 +214,8 @@ int as_team_create(struct as_team **team, int32_t threads, const int32_t *cpus,
             .thread = i, .threads = threads, .barrier = as_team_barrier, .team = made};
     for (int32_t i = 1; code == 0 && i < threads; i++)
         code = start_worker(made, i, error);
-    for (int32_t i = 0; code == 0 && cpus != NULL && i < threads; i++)
-        code = pin(i == 0 ? pthread_self() : made->member[i].handle, cpus[i], error);
+    if (code == 0 && cpus != NULL)
+        code = pin_all(made, cpus, error);
     if (code != 0) {
         as_team_free(made);
         return code;
@@ -210,6 +232,8 @@ void as_team_free(struct as_team *team)
     open_turnstile(&team->region);
     for (int32_t i = 1; i < team->started; i++)
         pthread_join(team->member[i].handle, NULL);
+    if (team->pinned)
+        pthread_setaffinity_np(pthread_self(), sizeof team->before, &team->before);
     free(team->member);
     free(team);
 }

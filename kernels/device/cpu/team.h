@@ -11,7 +11,8 @@
 struct as_team;
 
 /* Starts `threads` - 1 threads (1 to 256 in all). `cpus` pins thread i to cpus[i]; NULL pins
- * nothing. as_team_free() joins them; NULL is fine. */
+ * nothing. as_team_free() joins them and lets the caller run where it could before, so it belongs
+ * on the thread that created the team; NULL is fine. */
 int as_team_create(struct as_team **team, int32_t threads, const int32_t *cpus,
                    struct as_error *error);
 void as_team_free(struct as_team *team);
@@ -21,6 +22,10 @@ int32_t as_team_threads(const struct as_team *team);
 /* Runs work(context, exec) on every thread and returns when all have finished. */
 void as_team_run(struct as_team *team, void (*work)(void *context, const struct assay_exec *exec),
                  void *context);
+
+/* Runs work(context) on the caller alone, not pinned meanwhile: threads inherit the pin of the one
+ * that starts them, and those that are not the team's would crowd thread 0's CPU. */
+void as_team_unpinned(struct as_team *team, void (*work)(void *context), void *context);
 
 /* The team's barrier, for inside as_team_run(). While timing is on, the time spent here is added
  * to the thread's account. */
