@@ -18,7 +18,7 @@ struct as_arrivals {
     size_t *order;               /* requests with a time, by it */
     size_t timed, next;          /* CLOSED: the next of `order` to send */
     uint64_t start_ns;
-    size_t *first_child;         /* requests that wait for this one: a list through next_child */
+    size_t *first_child; /* requests that wait for this one: a list through next_child */
     size_t *next_child;
     pthread_mutex_t lock; /* over all below */
     pthread_cond_t rung;
