@@ -14,7 +14,7 @@
 /* A request's stamps until its row is written. */
 struct entry {
     struct as_row_request row;
-    bool ended;
+    uint64_t preempted; /* when, while it waits again; else 0 */
 };
 
 struct session {
@@ -25,6 +25,7 @@ struct session {
     struct as_scheduler *scheduler;
     struct as_sampler *sampler;
     struct entry *entry; /* one a request, by its place in the workload */
+    int32_t *token;      /* (max_batch_size): chosen in the step, -1 where none is */
     size_t ended;
     int32_t end[2]; /* ids that end generation */
     uint32_t step;
@@ -45,7 +46,6 @@ static int end_request(struct session *s, size_t index, uint8_t outcome, uint8_t
     entry->row.outcome = outcome;
     entry->row.finish = finish;
     entry->row.done = as_clock_ns();
-    entry->ended = true;
     s->ended++;
     if (outcome == AS_REPORT_OUTCOME_DONE)
         s->summary->done++;
@@ -194,14 +194,20 @@ static int record_part(struct session *s, const struct as_step_part *part, int32
     return as_spool_put(as_recorder_spool(s->options->recorder), AS_TABLE_STEP_ROWS, &row);
 }
 
-static void stamp(struct session *s, const struct as_step_part *part,
-                  const struct as_step_result *result)
+static void stamp_start(struct session *s, const struct as_step_part *part, uint64_t start_ns)
+{
+    struct entry *entry = &s->entry[part->request];
+    if (entry->row.first_scheduled == AS_UNKNOWN_U64)
+        entry->row.first_scheduled = start_ns;
+    if (entry->preempted != 0)
+        entry->row.requeue_ns += start_ns - entry->preempted;
+    entry->preempted = 0;
+}
+
+static void stamp_token(struct session *s, const struct as_step_part *part,
+                        const struct as_step_result *result)
 {
     struct as_row_request *row = &s->entry[part->request].row;
-    if (row->first_scheduled == AS_UNKNOWN_U64)
-        row->first_scheduled = result->start_ns;
-    if (part->logit_row < 0)
-        return;
     if (row->first_token == AS_UNKNOWN_U64) {
         row->prefill_end = result->end_ns;
         row->first_token = result->end_ns;
@@ -221,23 +227,39 @@ static int fail_part(struct session *s, const struct as_step_part *part, int32_t
     return fail_request(s, part->request, AS_REPORT_OUTCOME_FAILED, why);
 }
 
-static int apply_part(struct session *s, const struct as_step_part *part,
+/* The step's tokens. A step ends when they are known, so drawing them belongs to its time. */
+static void choose_tokens(struct session *s, const struct as_formed_step *formed,
+                          struct as_step_result *result)
+{
+    size_t vocab = s->options->bench->model->config.vocab;
+    for (int32_t i = 0; i < formed->batch.rows; i++) {
+        const struct as_step_part *part = &formed->part[i];
+        s->token[i] = -1;
+        if (part->logit_row < 0 || result->top[part->logit_row].nonfinite > 0)
+            continue;
+        s->token[i] = part->sampling == NULL
+                          ? result->top[part->logit_row].id
+                          : as_sample(s->sampler, result->logits + (size_t)part->logit_row * vocab,
+                                      part->sampling, part->draw);
+    }
+    if (formed->keep_logits)
+        result->end_ns = as_clock_ns();
+}
+
+static int apply_part(struct session *s, const struct as_step_part *part, int32_t token,
                       const struct as_step_result *result)
 {
     const struct assay_top *top = part->logit_row < 0 ? NULL : &result->top[part->logit_row];
-    if (top != NULL && top->nonfinite > 0)
-        return fail_part(s, part, top->nonfinite);
-    int32_t token = top == NULL ? -1 : top->id;
-    if (top != NULL && part->sampling != NULL) {
-        size_t vocab = s->options->bench->model->config.vocab;
-        token = as_sample(s->sampler, result->logits + (size_t)part->logit_row * vocab,
-                          part->sampling, part->draw);
-    }
     int code = record_part(s, part, token, top);
     if (code != 0)
         return code;
-    stamp(s, part, result);
-    as_engine_counters_mutable(s->options->bench->engine)->rows_sampled += top != NULL;
+    stamp_start(s, part, result->start_ns);
+    if (top != NULL && top->nonfinite > 0)
+        return fail_part(s, part, top->nonfinite);
+    if (top != NULL) {
+        stamp_token(s, part, result);
+        as_engine_counters_mutable(s->options->bench->engine)->rows_sampled++;
+    }
     switch (as_scheduler_apply(s->scheduler, part, token)) {
     case AS_RUNNING: return 0;
     case AS_FINISH_END:
@@ -249,8 +271,11 @@ static int apply_part(struct session *s, const struct as_step_part *part,
 static void count_preempted(struct session *s, int32_t preempted)
 {
     const uint32_t *request = as_scheduler_preempted(s->scheduler);
-    for (int32_t i = 0; i < preempted; i++)
+    uint64_t now = as_clock_ns();
+    for (int32_t i = 0; i < preempted; i++) {
         s->entry[request[i]].row.preemptions++;
+        s->entry[request[i]].preempted = now;
+    }
     as_engine_counters_mutable(s->options->bench->engine)->preemptions += (uint64_t)preempted;
 }
 
@@ -271,12 +296,13 @@ static int run_step(struct session *s)
         (code = as_engine_collect(engine, &result, s->error)) != 0)
         return code;
     as_recorder_end_step(s->options->recorder);
+    choose_tokens(s, &formed, &result);
     struct as_counters *counters = as_engine_counters_mutable(engine);
     counters->tokens_prefill += (uint64_t)formed.prefill_tokens;
     counters->tokens_decode += (uint64_t)formed.decode_tokens;
     code = record_step(s, &formed, &result);
     for (int32_t i = 0; code == 0 && i < formed.batch.rows; i++)
-        code = apply_part(s, &formed.part[i], &result);
+        code = apply_part(s, &formed.part[i], s->token[i], &result);
     s->step++;
     return code == 0 ? as_recorder_tables(s->options->recorder, engine, s->error) : code;
 }
@@ -396,7 +422,9 @@ static int open_session(struct session *s)
     s->end[0] = o->bench->model->vocabulary.eos;
     s->end[1] = o->bench->model->vocabulary.eot;
     s->entry = as_calloc(s->error, total(s), sizeof s->entry[0], "requests");
-    if (s->entry == NULL)
+    s->token = as_calloc(s->error, (size_t)strategy->max_batch_size, sizeof s->token[0],
+                         "a step's tokens");
+    if (s->entry == NULL || s->token == NULL)
         return AS_ERR_MEMORY;
     int code =
         as_scheduler_create(&schedule, as_engine_pool(o->bench->engine), &s->scheduler, s->error);
@@ -430,6 +458,7 @@ int as_session_run(const struct as_session_options *options, struct as_session_s
     as_scheduler_free(s.scheduler);
     as_sampler_free(s.sampler);
     free(s.entry);
+    free(s.token);
     return code;
 }
 

@@ -24,6 +24,7 @@ static void expect_failure(const char *model, int count)
                   strategies[s], replayed.summary.first_failure, words);
         for (size_t i = 0; i < 2; i++) {
             cr_assert_eq(replayed.answer[i].outcome, AS_REPORT_OUTCOME_FAILED);
+            cr_assert_eq(replayed.answer[i].rows, 1, "the step that failed is not in the schedule");
             cr_assert_eq(replayed.answer[i].tokens, 0, "a token of a bad row was kept");
             cr_assert_str_eq(replayed.answer[i].text.data, "");
         }

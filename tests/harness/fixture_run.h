@@ -24,7 +24,8 @@ struct request {
 
 struct answer {
     struct as_text text;
-    uint32_t tokens, preemptions;
+    uint32_t rows, tokens, preemptions;
+    uint64_t requeue_ns;
     uint8_t outcome, finish;
 };
 
@@ -96,6 +97,7 @@ static void take_record(const struct as_record *record, struct as_decoder *decod
     } else if (record->table == AS_TABLE_STEP_ROWS) {
         const struct as_row_step_row *row = record->row;
         struct answer *answer = &replayed->answer[row->request];
+        answer->rows++;
         if (row->token == AS_UNKNOWN_U32)
             return;
         answer->tokens++;
@@ -105,6 +107,7 @@ static void take_record(const struct as_record *record, struct as_decoder *decod
         replayed->answer[row->request].outcome = row->outcome;
         replayed->answer[row->request].finish = row->finish;
         replayed->answer[row->request].preemptions = row->preemptions;
+        replayed->answer[row->request].requeue_ns = row->requeue_ns;
     }
 }
 

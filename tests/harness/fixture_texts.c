@@ -210,8 +210,11 @@ Test(fixture_texts, majority_after_preemption)
         for (size_t i = 0; i < 3; i++)
             expect_text(&replayed, i, texts[i], strategies[s]);
         uint32_t preemptions = 0;
-        for (size_t i = 0; i < 3; i++)
-            preemptions += replayed.answer[i].preemptions;
+        for (size_t i = 0; i < 3; i++) {
+            const struct answer *answer = &replayed.answer[i];
+            preemptions += answer->preemptions;
+            cr_assert_eq(answer->requeue_ns > 0, answer->preemptions > 0);
+        }
         cr_assert_gt(preemptions, 0);
         drop_texts(&replayed);
     }
