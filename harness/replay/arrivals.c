@@ -17,6 +17,7 @@ struct as_arrivals {
     struct as_message **message; /* of those with messages */
     size_t *order;               /* requests with a time, by it */
     size_t timed, next;          /* CLOSED: the next of `order` to send */
+    size_t in_flight;            /* due or sent, and not ended */
     uint64_t start_ns;
     size_t *first_child; /* requests that wait for this one: a list through next_child */
     size_t *next_child;
@@ -130,6 +131,7 @@ static int schedule(struct as_arrivals *a, size_t index, uint64_t due_ns, struct
     pthread_mutex_lock(&a->lock);
     a->stamp[index].scheduled_ns = due_ns;
     pthread_mutex_unlock(&a->lock);
+    a->in_flight++;
     /* What is due at the start needs no clock: all of it is there before the first step, which
      * makes an inline offline replay the same every time. */
     if (a->options.inline_text && due_ns == a->start_ns) {
@@ -142,20 +144,21 @@ static int schedule(struct as_arrivals *a, size_t index, uint64_t due_ns, struct
     return 0;
 }
 
-static int send_next_closed(struct as_arrivals *a, uint64_t now_ns, struct as_error *error)
+/* CLOSED: sends until as many are in flight as may be. */
+static int fill_closed(struct as_arrivals *a, uint64_t now_ns, struct as_error *error)
 {
-    return a->next == a->timed ? 0 : schedule(a, a->order[a->next++], now_ns, error);
+    int code = 0;
+    while (code == 0 && a->in_flight < a->options.concurrency && a->next < a->timed)
+        code = schedule(a, a->order[a->next++], now_ns, error);
+    return code;
 }
 
 int as_arrivals_start(struct as_arrivals *a, uint64_t start_ns, struct as_error *error)
 {
     int code = 0;
     a->start_ns = start_ns;
-    if (a->options.mode == AS_MODE_CLOSED) {
-        for (uint32_t i = 0; code == 0 && i < a->options.concurrency; i++)
-            code = send_next_closed(a, start_ns, error);
-        return code;
-    }
+    if (a->options.mode == AS_MODE_CLOSED)
+        return fill_closed(a, start_ns, error);
     for (size_t i = 0; code == 0 && i < a->timed; i++) {
         uint64_t at = a->options.workload->requests[a->order[i]].at_ns;
         code =
@@ -167,15 +170,11 @@ int as_arrivals_start(struct as_arrivals *a, uint64_t start_ns, struct as_error 
 int as_arrivals_ended(struct as_arrivals *a, size_t index, uint64_t now_ns, struct as_error *error)
 {
     int code = 0;
-    bool chained = false;
-    for (size_t i = a->first_child[index]; code == 0 && i != NONE; i = a->next_child[i]) {
-        chained = true;
+    a->in_flight--;
+    for (size_t i = a->first_child[index]; code == 0 && i != NONE; i = a->next_child[i])
         code = schedule(a, i, now_ns + a->options.workload->requests[i].delay_ns, error);
-    }
-    /* A conversation keeps its place among the concurrent ones until its last turn. */
-    if (code == 0 && !chained && a->options.mode == AS_MODE_CLOSED)
-        code = send_next_closed(a, now_ns, error);
-    return code;
+    /* Turns that follow come first: a conversation keeps its place until its last one. */
+    return code == 0 && a->options.mode == AS_MODE_CLOSED ? fill_closed(a, now_ns, error) : code;
 }
 
 struct as_arrival as_arrivals_stamp(struct as_arrivals *a, size_t index)

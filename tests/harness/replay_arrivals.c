@@ -90,10 +90,11 @@ struct rig {
     uint64_t start;
 };
 
-static void open_rig(struct rig *rig, enum as_mode mode, uint32_t concurrency, bool inline_text)
+static void open_rig(struct rig *rig, const char *workload, enum as_mode mode, uint32_t concurrency,
+                     bool inline_text)
 {
     struct as_error error = {0};
-    cr_assert_eq(as_workload_parse(&rig->workload, WORKLOAD, strlen(WORKLOAD), "test", &error), 0,
+    cr_assert_eq(as_workload_parse(&rig->workload, workload, strlen(workload), "test", &error), 0,
                  "%s", error.message);
     const struct as_stage_options stage = {.threads = inline_text ? 0 : 1};
     cr_assert_eq(as_stage_create(&stage, &rig->stage, &error), 0, "%s", error.message);
@@ -132,7 +133,7 @@ static void expect_order(enum as_mode mode, uint32_t concurrency, const size_t *
 {
     for (int inline_text = 0; inline_text < 2; inline_text++) {
         struct rig rig;
-        open_rig(&rig, mode, concurrency, inline_text);
+        open_rig(&rig, WORKLOAD, mode, concurrency, inline_text);
         for (int i = 0; i < 4; i++)
             cr_assert_eq(next(&rig, inline_text), order[i], "%s, place %d", as_mode_name(mode), i);
         for (size_t i = 0; i < 4; i++) {
@@ -159,6 +160,26 @@ Test(replay_arrivals, closed_mode_keeps_a_conversations_place)
 {
     const size_t order[] = {0, 2, 3, 1}; /* one at a time: a, its next turn, then the others */
     expect_order(AS_MODE_CLOSED, 1, order);
+}
+
+/* Two requests that wait for the same one take two places, of which one is beyond the limit. */
+Test(replay_arrivals, closed_mode_sends_nothing_beyond_its_limit)
+{
+    static const char forked[] =
+        "{\"assay_workload\":1}\n"
+        "{\"id\":\"a\",\"at_ns\":0,\"tokens\":[1],\"out\":{\"n\":1}}\n"
+        "{\"id\":\"b\",\"at_ns\":1,\"tokens\":[2],\"out\":{\"n\":1}}\n"
+        "{\"id\":\"c\",\"after\":{\"id\":\"a\"},\"tokens\":[3],\"out\":{\"n\":1}}\n"
+        "{\"id\":\"d\",\"after\":{\"id\":\"a\"},\"tokens\":[4],\"out\":{\"n\":1}}\n";
+    struct rig rig;
+    open_rig(&rig, forked, AS_MODE_CLOSED, 1, false);
+    const size_t order[] = {0, 2, 3, 1};
+    for (int i = 0; i < 4; i++) {
+        uint64_t b = as_arrivals_stamp(rig.arrivals, 1).scheduled_ns;
+        cr_assert_eq(b == UINT64_MAX, i < 3, "b was due when %d requests had ended", i);
+        cr_assert_eq(next(&rig, false), order[i]);
+    }
+    close_rig(&rig);
 }
 
 /* ---- validity ----------------------------------------------------------------------------- */
