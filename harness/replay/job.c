@@ -90,6 +90,11 @@ static int unpack_job(struct as_job *job, json_t *json, const char *folder, stru
     const char *pass;
     json_t *sets = NULL;
     json_error_t problem;
+    if (json_unpack_ex(json, &problem, 0, "{s:i}", "protocol", &protocol) != 0)
+        return as_fail(error, AS_ERR_DATA, "%s/job.json: %s", folder, problem.text);
+    if (protocol != AS_PROTOCOL)
+        return as_fail(error, AS_ERR_DATA, "%s/job.json speaks protocol %d, this build %d", folder,
+                       protocol, AS_PROTOCOL);
     int code = refuse_unknown_keys(json, folder, error);
     if (code != 0)
         return code;
@@ -100,15 +105,16 @@ static int unpack_job(struct as_job *job, json_t *json, const char *folder, stru
             &job->strategy, "chat_template", &job->chat_template, "mode", &job->mode, "concurrency",
             &concurrency, "set", &sets) != 0)
         return as_fail(error, AS_ERR_DATA, "%s/job.json: %s", folder, problem.text);
-    if (protocol != AS_PROTOCOL)
-        return as_fail(error, AS_ERR_DATA, "%s/job.json speaks protocol %d, this build %d", folder,
-                       protocol, AS_PROTOCOL);
-    if (run < 0 || repetition < 0 || order < 0 || limit < 0 || concurrency < 0 ||
-        concurrency > UINT32_MAX || json_array_size(sets) > AS_JOB_SETS)
+    if (run < 0 || run > UINT32_MAX || repetition < 0 || repetition > UINT32_MAX || order < 0 ||
+        order > UINT32_MAX || limit < 0 || concurrency < 1 || concurrency > UINT32_MAX ||
+        json_array_size(sets) > AS_JOB_SETS)
         return as_fail(error, AS_ERR_DATA, "%s/job.json: a number is out of range", folder);
     if (as_mode_by_name(job->mode) < 0)
         return as_fail(error, AS_ERR_DATA, "%s/job.json: this build knows no mode \"%s\"", folder,
                        job->mode);
+    if (strcmp(pass, "traced") != 0 && strcmp(pass, "timing") != 0)
+        return as_fail(error, AS_ERR_DATA, "%s/job.json: this build knows no pass \"%s\"", folder,
+                       pass);
     job->run = (uint32_t)run;
     job->repetition = (uint32_t)repetition;
     job->order = (uint32_t)order;
@@ -116,6 +122,8 @@ static int unpack_job(struct as_job *job, json_t *json, const char *folder, stru
     job->concurrency = (uint32_t)concurrency;
     job->pass = strcmp(pass, "traced") == 0 ? AS_PASS_TRACED : AS_PASS_TIMING;
     job->sets = (uint32_t)json_array_size(sets);
+    if (!json_is_array(sets))
+        return as_fail(error, AS_ERR_DATA, "%s/job.json: set must be a list of strings", folder);
     for (uint32_t i = 0; i < job->sets; i++) {
         job->set[i] = json_string_value(json_array_get(sets, i));
         if (job->set[i] == NULL)

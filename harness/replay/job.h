@@ -1,5 +1,5 @@
 /* The child protocol: `assay child DIR` reads DIR/job.json, writes spools, and last, by rename,
- * DIR/done.json. Both are versioned; unknown keys are refused, so that a misspelt one is not
+ * DIR/done.json. Both are versioned; a job's unknown keys are refused, so that a misspelt one is not
  * silently a default. */
 #ifndef AS_JOB_H
 #define AS_JOB_H
