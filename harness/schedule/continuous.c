@@ -7,11 +7,10 @@
  * preemption all of them are run again. */
 struct active {
     struct as_schedule_request request;
-    int32_t *token;   /* prompt, then output; room for prompt + max_output */
+    int32_t *token;   /* prompt, then output; room for what the context allows */
     int32_t tokens;   /* known so far */
     int32_t computed; /* of them, rows in the cache */
     int32_t sequence; /* of the KV pool, -1 while waiting */
-    uint64_t admitted;
     bool used;
 };
 
@@ -24,7 +23,6 @@ struct as_scheduler {
     size_t waiting_capacity, waiting_count;
     int32_t *running; /* (max_batch_size) slots, oldest first */
     int32_t running_count;
-    uint64_t admissions;
     struct as_batch_row *row;  /* (max_batch_size) */
     struct as_step_part *part; /* (max_batch_size) */
     uint32_t *preempted;       /* (max_batch_size) */
@@ -121,8 +119,11 @@ int as_scheduler_add(struct as_scheduler *s, const struct as_schedule_request *r
                        sizeof s->waiting[0], "the scheduler");
     if (code != 0)
         return code;
-    int32_t *token = as_calloc(error, (size_t)request->prompt_tokens + (size_t)request->max_output,
-                               sizeof *token, "a request's tokens");
+    /* A request may ask for two thousand million tokens; the context ends it one past its rows. */
+    size_t room = (size_t)request->prompt_tokens + (size_t)request->max_output;
+    if (room > (size_t)s->options.context + 1)
+        room = (size_t)s->options.context + 1;
+    int32_t *token = as_calloc(error, room, sizeof *token, "a request's tokens");
     int32_t slot = token == NULL ? -1 : free_slot(s, error);
     if (slot < 0) {
         free(token);
@@ -251,7 +252,6 @@ static void admit(struct as_scheduler *s, struct as_formed_step *step, int32_t *
             return;
         }
         active->sequence = sequence;
-        active->admitted = s->admissions++;
         memmove(&s->waiting[0], &s->waiting[1], --s->waiting_count * sizeof s->waiting[0]);
         s->running[s->running_count++] = slot;
         add_part(s, step, slot, chunk);

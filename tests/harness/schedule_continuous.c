@@ -2,6 +2,7 @@
  * order, exactly once, within the limits of a step, and the cache ends empty. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "as_random.h"
 #include "device/cpu/cpu_device.h"
@@ -242,4 +243,30 @@ Test(schedule_continuous, end_tokens_end_unless_the_length_is_exact)
         cr_assert_eq(finish, cases[i].exact ? AS_FINISH_LENGTH : AS_FINISH_END);
         close_world(&w);
     }
+}
+
+/* A claim of 2^31 tokens costs no memory: the context ends the request. */
+Test(schedule_continuous, an_output_beyond_the_context_ends_at_it)
+{
+    struct world w;
+    struct as_formed_step formed;
+    int32_t preempted, token = 3, output = 0;
+    const struct as_schedule_options options = {
+        .max_batch_size = 1, .max_batch_tokens = 4, .chunk_tokens = 4, .context = 40};
+    open_world(&w, options, 10, 4);
+    const struct as_schedule_request request = {
+        .prompt = &token, .prompt_tokens = 1, .max_output = INT32_MAX, .end = {-1, -1}};
+    const struct rlimit little = {.rlim_cur = 1 << 30, .rlim_max = 1 << 30};
+    cr_assert_eq(setrlimit(RLIMIT_DATA, &little), 0);
+    cr_assert_eq(as_scheduler_add(w.scheduler, &request, NULL), 0);
+    enum as_finish finish;
+    do {
+        cr_assert_eq(as_scheduler_form(w.scheduler, &formed, &preempted, NULL), 0);
+        as_kv_set_length(w.pool, formed.batch.row[0].sequence, formed.part[0].position + 1);
+        finish = as_scheduler_apply(w.scheduler, &formed.part[0], 7);
+        output++;
+    } while (finish == AS_RUNNING);
+    cr_assert_eq(finish, AS_FINISH_CONTEXT);
+    cr_assert_eq(output, 40, "the last token needs no row");
+    close_world(&w);
 }
