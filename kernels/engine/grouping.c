@@ -14,12 +14,13 @@ static bool in_group(const int32_t *node, int32_t nodes, int32_t wanted)
     return false;
 }
 
-static bool reads_value(const struct as_node *node, int32_t value)
+/* Once for each input, as `readers` counts. */
+static int32_t reads_of(const struct as_node *node, int32_t value)
 {
+    int32_t reads = node->effect == value;
     for (int32_t i = 0; i < 4; i++)
-        if (node->input[i] == value)
-            return true;
-    return node->effect == value;
+        reads += node->input[i] == value;
+    return reads;
 }
 
 static bool declared_output(const struct assay_cover *cover, int32_t pattern_node)
@@ -40,7 +41,7 @@ static bool swallows_safely(const struct as_program *program, const struct assay
             continue;
         int32_t inside = 0;
         for (int32_t j = 0; j < cover->nodes; j++)
-            inside += reads_value(&program->node[node[j]], program->node[node[i]].output);
+            inside += reads_of(&program->node[node[j]], program->node[node[i]].output);
         if (value->kept || inside < value->readers) {
             snprintf(why, why_size, "it swallows \"%s\", which %s reads", value->name,
                      value->kept ? "the step's caller" : "a node outside");
@@ -288,6 +289,17 @@ static int order_groups(struct cut *cut)
     return code;
 }
 
+/* Every name in the list, not only the first that serves: a misspelt one would go unnoticed until
+ * the day it is needed. */
+static int check_variants(const struct as_registry *registry, const struct as_kernel_choice *choice,
+                          struct as_error *error)
+{
+    for (int32_t i = 0; i < choice->variants; i++)
+        if (as_registry_find(registry, choice->variant[i], error) == NULL)
+            return as_error_prefix(error, "the strategy's kernels for %s", choice->name);
+    return 0;
+}
+
 /* Fails over a name that is neither an op nor a cover, offering the nearest that is one. */
 static int refuse_name(const struct as_registry *registry, const char *name, struct as_error *error)
 {
@@ -325,6 +337,8 @@ int as_group_program(const struct as_program *program, const struct as_registry 
             code = take_covers(&cut, cover, (int32_t)c);
         else if (as_op_by_name(choice[c].name) == ASSAY_OPS)
             code = refuse_name(registry, choice[c].name, error);
+        if (code == 0)
+            code = check_variants(registry, &choice[c], error);
     }
     for (size_t n = 0; code == 0 && n < program->nodes; n++)
         if (cut.owner[n] < 0)

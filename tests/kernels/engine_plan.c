@@ -76,6 +76,25 @@ Test(engine_plan, a_swallowed_value_with_a_reader_outside_is_refused)
     cr_assert_not_null(strstr(why, "swallows"));
 }
 
+Test(engine_plan, a_value_may_be_swallowed_by_a_node_that_reads_it_twice)
+{
+    static const struct assay_cover doubled = {
+        .name = "test",
+        .nodes = 2,
+        .externals = 2,
+        .outputs = 1,
+        .node = {{.op = ASSAY_SILU_MUL, .input = {ASSAY_EXTERNAL(0), ASSAY_EXTERNAL(1)}},
+                 {.op = ASSAY_ADD, .input = {0, 0}}},
+        .output = {1}};
+    struct sketch s;
+    char why[128] = "";
+    sketch_begin(&s);
+    int32_t product = sketch_node(&s, ASSAY_SILU_MUL, 0, 0);
+    sketch_node(&s, ASSAY_ADD, product, product);
+    const int32_t nodes[] = {0, 1};
+    cr_assert(as_cover_legal(&s.program, &doubled, nodes, why, sizeof why), "%s", why);
+}
+
 Test(engine_plan, a_swallowed_value_that_is_kept_is_refused)
 {
     struct sketch s;
@@ -256,4 +275,24 @@ Test(engine_plan, unknown_variants_offer_the_nearest)
     struct as_error error = {0};
     cr_assert_null(as_registry_find(registry, "linear/cpu_naiv", &error));
     cr_assert_not_null(strstr(error.message, "did you mean linear/cpu_naive"), "%s", error.message);
+}
+
+Test(engine_plan, a_misspelt_variant_is_refused_behind_a_right_one)
+{
+    struct sketch s;
+    struct as_error error = {0};
+    struct as_grouping *grouping;
+    const int64_t rows[2] = {4, 4};
+    struct as_kernel_choice choice = {.name = "add", .variant = {"add/cpu_naive", "add/cpu_naiv"}};
+    sketch_begin(&s);
+    sketch_node(&s, ASSAY_ADD, 0, 0);
+    choice.variants = 1;
+    cr_assert_eq(as_group_program(&s.program, registry, &choice, 1, rows, &grouping, &error), 0,
+                 "%s", error.message);
+    as_grouping_free(grouping);
+    choice.variants = 2;
+    cr_assert_eq(as_group_program(&s.program, registry, &choice, 1, rows, &grouping, &error),
+                 AS_ERR_USAGE);
+    cr_assert_not_null(strstr(error.message, "kernels for add: "), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, "did you mean add/cpu_naive"), "%s", error.message);
 }
