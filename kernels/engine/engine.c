@@ -454,6 +454,34 @@ const struct assay_launch *as_engine_launches(const struct as_engine *engine, in
     return engine->running == NULL ? NULL : engine->running->launch;
 }
 
+struct visiting {
+    const struct as_step_shape *shape;
+    int (*visit)(void *context, const struct assay_variant *variant,
+                 const struct assay_problem *problem);
+    void *context;
+    struct as_tables seen;
+    struct as_error *error;
+};
+
+static int visit_group(struct visiting *visiting, const struct as_engine_options *options,
+                       const struct as_grouping *grouping, const struct as_group *group)
+{
+    struct assay_problem problem;
+    int32_t index;
+    size_t before = visiting->seen.problems;
+    as_group_problem(grouping, group, visiting->shape, &problem);
+    int code = as_tables_problem(&visiting->seen, &problem, &index, visiting->error);
+    if (code != 0 || visiting->seen.problems == before)
+        return code;
+    const struct assay_variant *variant =
+        as_select_variant(options->registry, options->device, &options->choice[group->choice],
+                          &problem, visiting->error);
+    return variant == NULL ? visiting->error->code
+                           : visiting->visit(visiting->context, variant, &problem);
+}
+
+/* Both programs: a cover that swallows the logits leaves other variants to the steps that keep
+ * them. */
 int as_engine_visit_problems(const struct as_engine_options *options,
                              const struct as_step_shape *shape,
                              int (*visit)(void *context, const struct assay_variant *variant,
@@ -461,26 +489,20 @@ int as_engine_visit_problems(const struct as_engine_options *options,
                              void *context, struct as_error *error)
 {
     struct as_engine engine = {.options = *options};
-    int code = group_kind(&engine, GREEDY, error);
-    struct as_tables seen = {0};
+    struct visiting visiting = {.shape = shape, .visit = visit, .context = context, .error = error};
     const struct as_plan_key key = {.logit_rows = (int32_t)shape->logit_rows};
-    for (size_t g = 0; code == 0 && g < engine.grouping[GREEDY]->groups; g++) {
-        const struct as_group *group = &engine.grouping[GREEDY]->group[g];
-        struct assay_problem problem;
-        int32_t index;
-        size_t before = seen.problems;
-        if (as_plan_skips(engine.grouping[GREEDY], group, &key))
-            continue;
-        as_group_problem(engine.grouping[GREEDY], group, shape, &problem);
-        code = as_tables_problem(&seen, &problem, &index, error);
-        if (code != 0 || seen.problems == before)
-            continue;
-        const struct assay_variant *variant = as_select_variant(
-            options->registry, options->device, &options->choice[group->choice], &problem, error);
-        code = variant == NULL ? error->code : visit(context, variant, &problem);
+    int code = 0;
+    for (int kind = 0; code == 0 && kind < KINDS; kind++) {
+        code = group_kind(&engine, kind, error);
+        const struct as_grouping *grouping = engine.grouping[kind];
+        for (size_t g = 0; code == 0 && g < grouping->groups; g++)
+            if (!as_plan_skips(grouping, &grouping->group[g], &key))
+                code = visit_group(&visiting, options, grouping, &grouping->group[g]);
     }
-    as_tables_free(&seen);
-    as_grouping_free(engine.grouping[GREEDY]);
-    as_program_free(engine.program[GREEDY]);
+    as_tables_free(&visiting.seen);
+    for (int kind = 0; kind < KINDS; kind++) {
+        as_grouping_free(engine.grouping[kind]);
+        as_program_free(engine.program[kind]);
+    }
     return code;
 }
