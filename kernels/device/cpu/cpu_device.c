@@ -21,7 +21,8 @@ uint32_t as_cpu_features(void)
     uint32_t features = 0;
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c"))
         features |= ASSAY_CPU_AVX2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
@@ -165,7 +166,7 @@ void as_cpu_name(char *name, size_t size)
         if (strncmp(line, "model name", 10) != 0 || colon == NULL)
             continue;
         line[strcspn(line, "\n")] = '\0';
-        snprintf(name, size, "%s", colon + 2);
+        snprintf(name, size, "%s", colon + 1 + strspn(colon + 1, " "));
         break;
     }
     fclose(file);
