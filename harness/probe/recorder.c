@@ -261,8 +261,12 @@ double as_recorder_cost(const char *folder)
     if (as_make_folders(own, NULL) != 0)
         return AS_UNKNOWN_F64;
     const struct as_recorder_options options = {.folder = own, .threads = 1, .traced = true};
-    if (as_recorder_create(&options, &recorder, NULL) != 0)
+    snprintf(path, sizeof path, "%s/%s", own, AS_SPOOL_ENGINE);
+    if (as_recorder_create(&options, &recorder, NULL) != 0) {
+        unlink(path);
+        rmdir(own);
         return AS_UNKNOWN_F64;
+    }
     const struct assay_launch launch = {.layer = 1};
     for (int r = 0; r < ROUNDS; r++) {
         as_recorder_begin_step(recorder, 0);
@@ -274,7 +278,6 @@ double as_recorder_cost(const char *folder)
         cost[r] = (double)(as_clock_ns() - start) / CALLS;
     }
     as_recorder_close(recorder, NULL);
-    snprintf(path, sizeof path, "%s/%s", own, AS_SPOOL_ENGINE);
     unlink(path);
     rmdir(own);
     qsort(cost, ROUNDS, sizeof cost[0], by_value);

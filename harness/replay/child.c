@@ -202,8 +202,10 @@ int as_child_run(const char *folder)
     int code = open_child(&child);
     if (code == 0)
         code = replay(&child);
-    as_strategy_digest(&child.bench.strategy, done.plan_digest);
-    done.strategy = as_strategy_resolved(&child.bench.strategy);
+    if (child.bench.strategy.name[0] != '\0') { /* else there is none to speak of */
+        as_strategy_digest(&child.bench.strategy, done.plan_digest);
+        done.strategy = as_strategy_resolved(&child.bench.strategy);
+    }
     int closed = as_recorder_close(child.recorder, code == 0 ? &error : NULL);
     code = code == 0 ? closed : code;
     /* The parent says what failed, from done.json; who gave no job is not the parent. */
