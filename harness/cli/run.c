@@ -14,7 +14,15 @@
 
 #define MAX_STRATEGIES 32
 
-enum { OPTION_LIMIT = 256, OPTION_MODE, OPTION_CONCURRENCY, OPTION_REPEAT, OPTION_TRACED, OPTION_SET, OPTION_TEMPLATE };
+enum {
+    OPTION_LIMIT = 256,
+    OPTION_MODE,
+    OPTION_CONCURRENCY,
+    OPTION_REPEAT,
+    OPTION_TRACED,
+    OPTION_SET,
+    OPTION_TEMPLATE
+};
 
 static const struct argp_option options[] = {
     {"model", 'm', "MODEL", 0, "a GGUF file, or synthetic:SHAPE", 0},
@@ -30,8 +38,7 @@ static const struct argp_option options[] = {
      0},
     {"concurrency", OPTION_CONCURRENCY, "N", 0, "requests in flight in closed mode (default 1)", 0},
     {"repeat", OPTION_REPEAT, "N", 0, "timing passes of each strategy (default 1)", 0},
-    {"traced", OPTION_TRACED, "N", 0,
-     "passes that record every launch, at the end (default 1)", 0},
+    {"traced", OPTION_TRACED, "N", 0, "passes that record every launch, at the end (default 1)", 0},
     {"chat-template", OPTION_TEMPLATE, "NAME", 0,
      "the chat template, where the model's own is unknown", 0},
     {"quiet", 'q', NULL, 0, "no progress", 0},
@@ -55,8 +62,8 @@ struct arguments {
     bool quiet;
 };
 
-static uint64_t number(struct argp_state *state, const char *option, const char *text,
-                       uint64_t low, uint64_t high)
+static uint64_t number(struct argp_state *state, const char *option, const char *text, uint64_t low,
+                       uint64_t high)
 {
     char *end;
     errno = 0;
@@ -71,18 +78,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct arguments *a = state->input;
     switch (key) {
-    case 'm':
-        a->run.model = argument;
-        return 0;
-    case 'w':
-        a->run.workload = argument;
-        return 0;
-    case 'o':
-        a->run.output = argument;
-        return 0;
-    case 'q':
-        a->quiet = true;
-        return 0;
+    case 'm': a->run.model = argument; return 0;
+    case 'w': a->run.workload = argument; return 0;
+    case 'o': a->run.output = argument; return 0;
+    case 'q': a->quiet = true; return 0;
     case 's':
         if (a->run.strategies == MAX_STRATEGIES)
             argp_error(state, "at most %d strategies in one run", MAX_STRATEGIES);
@@ -95,9 +94,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         else
             a->set[a->run.sets++] = argument;
         return 0;
-    case OPTION_LIMIT:
-        a->run.limit = number(state, "--limit", argument, 1, INT64_MAX);
-        return 0;
+    case OPTION_LIMIT: a->run.limit = number(state, "--limit", argument, 1, INT64_MAX); return 0;
     case OPTION_REPEAT:
         a->run.repeat = (uint32_t)number(state, "--repeat", argument, 1, 1000);
         return 0;
@@ -107,17 +104,13 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case OPTION_CONCURRENCY:
         a->run.concurrency = (uint32_t)number(state, "--concurrency", argument, 1, 65536);
         return 0;
-    case OPTION_TEMPLATE:
-        a->run.chat_template = argument;
-        return 0;
+    case OPTION_TEMPLATE: a->run.chat_template = argument; return 0;
     case OPTION_MODE:
         if (as_mode_by_name(argument) < 0)
             argp_error(state, "--mode is offline, open or closed, not \"%s\"", argument);
         a->run.mode = argument;
         return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "\"%s\" belongs to no option", argument);
-        return 0;
+    case ARGP_KEY_ARG: argp_error(state, "\"%s\" belongs to no option", argument); return 0;
     case ARGP_KEY_END:
         if (a->run.concurrency > 0 && strcmp(a->run.mode, "closed") != 0)
             argp_error(state, "--concurrency belongs to --mode closed");
@@ -126,8 +119,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (a->run.model == NULL || a->run.workload == NULL || a->run.strategies == 0)
             argp_error(state, "--model, --workload and at least one --strategy are needed");
         return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
+    default: return ARGP_ERR_UNKNOWN;
     }
 }
 
@@ -156,8 +148,8 @@ static int report(const struct arguments *a, const struct as_run_summary *summar
         return code == AS_ERR_WRONG ? 1 : 2;
     }
     if (summary->invalid > 0)
-        fprintf(stderr, "assay run: %u of %u runs failed or are not valid; the first: %s\n", summary->invalid,
-                summary->runs, summary->first_failure);
+        fprintf(stderr, "assay run: %u of %u runs failed or are not valid; the first: %s\n",
+                summary->invalid, summary->runs, summary->first_failure);
     if (!a->quiet)
         fprintf(stderr, "%u runs written to %s; `assay show %s` prints them\n", summary->runs,
                 a->run.output, a->run.output);
@@ -178,7 +170,9 @@ int as_command_run(int argc, char **argv)
     struct as_progress progress;
     struct as_run_summary summary;
     struct as_error error = {0};
-    const struct sigaction action = {.sa_handler = on_signal};
+    /* The first asks to end, the second ends at once; neither cuts a write of the parent's short. */
+    const struct sigaction action = {.sa_handler = on_signal,
+                                     .sa_flags = (int)(SA_RESTART | SA_RESETHAND)};
     as_progress_begin(&progress, a.quiet);
     a.run.strategy = a.strategy;
     a.run.set = a.set;

@@ -65,15 +65,15 @@ static bool begins_as_hdf5(const char *path)
     static const char signature[8] = "\x89HDF\r\n\x1a\n";
     char start[8];
     FILE *file = fopen(path, "rbe");
-    bool yes = file == NULL || (fread(start, 1, sizeof start, file) == sizeof start &&
-                                memcmp(start, signature, sizeof start) == 0);
+    bool yes = file != NULL && fread(start, 1, sizeof start, file) == sizeof start &&
+               memcmp(start, signature, sizeof start) == 0;
     if (file != NULL)
         fclose(file);
     return yes;
 }
 
-/* Only a report is replaced by a report: -o given the model's name must not cost the model. Said
- * before the runs, not after them. */
+/* Only a report is replaced by a report: -o given the model's name must not cost the model, nor
+ * may a file that cannot be read. Said before the runs, not after them. */
 static int check_output(const struct as_run_options *o, struct as_error *error)
 {
     struct stat info;
@@ -121,6 +121,11 @@ static int make_work_folder(struct parent *parent)
     return AS_ERR_IO;
 }
 
+static int stopped_early(struct parent *parent)
+{
+    return as_fail(parent->error, AS_ERR_IO, "interrupted before the first run");
+}
+
 static int check_workload(struct parent *parent)
 {
     const struct as_run_options *o = parent->options;
@@ -141,6 +146,8 @@ static int check_workload(struct parent *parent)
     int32_t context = as_session_context(workload);
     as_workload_free(workload);
     for (size_t i = 0; code == 0 && i < o->strategies; i++) {
+        if (interrupted)
+            return stopped_early(parent);
         snprintf(parent->what, sizeof parent->what, "checking the kernels of %s", o->strategy[i]);
         say(parent, 0, 0);
         const struct as_bench_options options = {.model = o->model,
@@ -178,7 +185,8 @@ static int prepare(struct parent *parent)
         return code;
     snprintf(parent->what, sizeof parent->what, "measuring the machine's ceilings");
     say(parent, 0, 0);
-    return as_ceilings_write(parent->spool, parent->error);
+    code = as_ceilings_write(parent->spool, parent->error);
+    return code == 0 && interrupted ? stopped_early(parent) : code;
 }
 
 /* ---- children ----------------------------------------------------------------------------- */
@@ -251,8 +259,10 @@ static int run_child(struct parent *parent, size_t strategy, enum as_pass pass, 
                           parent->error);
     if (code != 0)
         return code;
-    as_done_read(&done, folder, NULL);
-    if (repetition == 0 && done.strategy != NULL) {
+    int unsaid = as_done_read(&done, folder, NULL);
+    if (unsaid != 0 && end.exit == 0)
+        snprintf(done.message, sizeof done.message, "the child ended without a whole done.json");
+    if (repetition == 0 && done.strategy != NULL && done.strategy[0] != '\0') {
         char key[128];
         snprintf(key, sizeof key, "strategy %.64s", parent->name[strategy]);
         as_spool_attribute(parent->spool, key, done.strategy);
@@ -284,7 +294,9 @@ static int run_children(struct parent *parent)
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
-/* Removes a work folder: its files, its children's folders and their files. */
+#define DEPTH 2 /* work, a child's, and the one in it that a killed child may leave */
+
+/* Removes a folder, its files, and so for folders in it, `depth` deep. */
 static void remove_folder(const char *folder, int depth)
 {
     DIR *stream = opendir(folder);
@@ -313,7 +325,7 @@ static int write_report(struct parent *parent)
     if (code == 0)
         code = as_merge(parent->summary->work, parent->options->output, NULL, parent->error);
     if (code == 0) {
-        remove_folder(parent->summary->work, 1);
+        remove_folder(parent->summary->work, DEPTH);
         parent->summary->work[0] = '\0';
     }
     return code;
@@ -330,7 +342,7 @@ static int run_everything(struct parent *parent)
     as_spool_close(parent->spool, NULL);
     /* Before the first child there is nothing worth keeping. */
     if (code != 0 && !started) {
-        remove_folder(parent->summary->work, 1);
+        remove_folder(parent->summary->work, DEPTH);
         parent->summary->work[0] = '\0';
     }
     return code;
