@@ -8,17 +8,32 @@
 #include <sys/stat.h>
 
 #include "as_file.h"
+#include "as_hash.h"
+
+/* What changes when the file does; a folder's own times do not when a file in it is rewritten. */
+struct identity {
+    uint64_t device, inode, size, mtime_s, mtime_ns, ctime_s, ctime_ns;
+};
 
 static bool cache_path(const struct as_model *model, char *path, size_t size)
 {
-    struct stat info;
-    char name[192];
-    if (stat(model->path, &info) != 0)
-        return false;
-    snprintf(name, sizeof name, "digests/%jx-%jx-%jx-%jx.%lx-%jx.%lx", (uintmax_t)info.st_dev,
-             (uintmax_t)info.st_ino, (uintmax_t)info.st_size, (uintmax_t)info.st_mtim.tv_sec,
-             (unsigned long)info.st_mtim.tv_nsec, (uintmax_t)info.st_ctim.tv_sec,
-             (unsigned long)info.st_ctim.tv_nsec);
+    const char *file;
+    char name[64];
+    uint64_t key = 0;
+    for (size_t i = 0; (file = as_model_file(model, i)) != NULL; i++) {
+        struct stat info;
+        if (stat(file, &info) != 0)
+            return false;
+        const struct identity identity = {.device = (uint64_t)info.st_dev,
+                                          .inode = (uint64_t)info.st_ino,
+                                          .size = (uint64_t)info.st_size,
+                                          .mtime_s = (uint64_t)info.st_mtim.tv_sec,
+                                          .mtime_ns = (uint64_t)info.st_mtim.tv_nsec,
+                                          .ctime_s = (uint64_t)info.st_ctim.tv_sec,
+                                          .ctime_ns = (uint64_t)info.st_ctim.tv_nsec};
+        key = as_hash64(&identity, sizeof identity, key);
+    }
+    snprintf(name, sizeof name, "digests/%016" PRIx64, key);
     return as_cache_path(path, size, name, NULL) == 0;
 }
 

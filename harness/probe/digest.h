@@ -1,5 +1,5 @@
-/* A model's digest without reading it every time: kept in the cache folder by the file's device,
- * inode, size, mtime and ctime, any of which changes when the content does. */
+/* A model's digest without reading it every time: kept in the cache folder by the device, inode,
+ * size, mtime and ctime of each of its files, any of which changes when the content does. */
 #ifndef AS_DIGEST_H
 #define AS_DIGEST_H
 
