@@ -142,7 +142,10 @@ static int set_list(struct as_strategy *strategy, const char *value, const char 
                     struct as_error *error)
 {
     strategy->affinity_count = 0;
-    char copy[1024], *rest = copy;
+    char copy[2048], *rest = copy; /* 256 numbers of four digits, ", " between them */
+    if (strlen(value) >= sizeof copy)
+        return as_fail(error, AS_ERR_USAGE, "%s: affinity: the list is too long for 256 CPUs",
+                       where);
     snprintf(copy, sizeof copy, "%s", value);
     for (char *item; (item = strtok_r(rest, ", ", &rest)) != NULL;) {
         if (strategy->affinity_count == 256 ||

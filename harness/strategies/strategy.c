@@ -104,6 +104,17 @@ static int unknown_field(const char *where, const char *name, struct as_error *e
                    nearest == NULL ? "" : "?");
 }
 
+/* Cut short, two names could become one, and a report tells strategies apart by name. */
+static int read_name(struct reading *reading, const yaml_node_t *value)
+{
+    const char *name = scalar(value);
+    if (name == NULL || name[0] == '\0' || strlen(name) >= sizeof reading->strategy->name)
+        return as_fail(reading->error, AS_ERR_USAGE, "%s: name must be a text of 1 to %zu bytes",
+                       reading->where, sizeof reading->strategy->name - 1);
+    snprintf(reading->strategy->name, sizeof reading->strategy->name, "%s", name);
+    return 0;
+}
+
 static int read_field(struct reading *reading, const yaml_node_t *key, const yaml_node_t *value,
                       uint64_t *seen)
 {
@@ -115,10 +126,8 @@ static int read_field(struct reading *reading, const yaml_node_t *key, const yam
     if (strcmp(name, "kernels") == 0)
         return read_kernels(reading, value);
     const struct as_strategy_field *field = as_strategy_field(name);
-    if (strcmp(name, "name") == 0 && scalar(value) != NULL) {
-        snprintf(reading->strategy->name, sizeof reading->strategy->name, "%s", scalar(value));
-        return 0;
-    }
+    if (strcmp(name, "name") == 0)
+        return read_name(reading, value);
     if (field == NULL)
         return unknown_field(reading->where, name, reading->error);
     uint64_t bit = (uint64_t)1 << (field - as_strategy_fields);
@@ -127,6 +136,8 @@ static int read_field(struct reading *reading, const yaml_node_t *key, const yam
     *seen |= bit;
     struct as_text text = {0};
     int code = joined(reading, value, &text);
+    if (code == 0 && text.failed)
+        code = as_fail_memory(reading->error, text.length, "a strategy");
     if (code == 0)
         code = as_strategy_set(reading->strategy, field, text.data == NULL ? "" : text.data,
                                reading->where, reading->error);

@@ -1,5 +1,6 @@
 /* Strategy files: what is shipped loads, what is wrong is named with line, field and remedy. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "registry/registry.h"
@@ -54,6 +55,9 @@ Test(strategy_files, errors_name_line_and_remedy)
     refuse("kernels: naive\n", NULL, 0, "kernels must map");
     refuse("kv: [f32\n", NULL, 0, "not YAML");
     refuse("- a\n- b\n", NULL, 0, "must be a mapping");
+    refuse("name: [a]\n" KERNELS, NULL, 0, "line 1: name must be a text");
+    refuse("kv: f32\nname: 0123456789012345678901234567890123456789012345678901234567890123\n",
+           NULL, 0, "line 2: name must be a text of 1 to 63 bytes");
     refuse("", NULL, 0, "must be a mapping");
     refuse("kv: f32\n", NULL, 0, "names no kernels");
 }
@@ -65,6 +69,27 @@ Test(strategy_files, what_contradicts_itself_is_refused)
     refuse("threads: 2\naffinity: [0]\n" KERNELS, NULL, 0, "affinity lists 1 CPUs for 2 threads");
     refuse("affinity: [0, x]\nthreads: 2\n" KERNELS, NULL, 0, "\"x\" is no CPU number");
     refuse("backend: cuda\n" KERNELS, NULL, 0, "cuda is not served");
+}
+
+/* Numbers of four digits fill more than a kilobyte. */
+Test(strategy_files, a_long_affinity_is_taken_whole)
+{
+    char text[4096] = "affinity=", *const set[] = {"threads=256", text};
+    struct as_strategy strategy;
+    struct as_error error = {0};
+    for (int i = 0; i < 256; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", i == 0 ? "" : ",",
+                 1000 + i);
+    cr_assert_eq(as_strategy_parse(&strategy, "mine", KERNELS, strlen(KERNELS),
+                                   (const char *const *)set, 2, &error),
+                 0, "%s", error.message);
+    cr_assert_eq(strategy.affinity_count, 256);
+    cr_assert_eq(strategy.affinity[255], 1255);
+    for (int i = 0; i < 1024; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), ", ");
+    cr_assert_eq(as_strategy_parse(&strategy, "mine", KERNELS, strlen(KERNELS),
+                                   (const char *const *)set, 2, NULL),
+                 AS_ERR_USAGE);
 }
 
 Test(strategy_files, overrides_apply_last_and_are_checked)
