@@ -366,7 +366,8 @@ static int warm_up(struct session *s)
     for (int step = 0; code == 0 && step < 3; step++, row.count = 1) {
         struct as_step_result result;
         const struct as_batch batch = {.row = &row, .rows = 1};
-        if (!as_kv_reserve(pool, row.sequence, as_kv_length(pool, row.sequence) + row.count))
+        int64_t rows = as_kv_length(pool, row.sequence) + row.count;
+        if (rows > bench->context || !as_kv_reserve(pool, row.sequence, rows))
             break;
         if ((code = as_engine_submit(bench->engine, &batch, false, s->error)) == 0)
             code = as_engine_collect(bench->engine, &result, s->error);

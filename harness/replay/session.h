@@ -36,8 +36,7 @@ struct as_session_summary {
 int as_session_run(const struct as_session_options *options, struct as_session_summary *summary,
                    struct as_error *error);
 
-/* Rows of cache that the longest request of `workload` can need, prompts given as text counted by
- * `tokenizer` at one token a byte at most; 0 = unknown. */
+/* Rows of cache that the longest request of `workload` can need, text counted as a token a byte. */
 int32_t as_session_context(const struct as_workload *workload);
 
 #endif

@@ -221,6 +221,22 @@ Test(fixture_texts, majority_after_preemption)
     drop_scratch();
 }
 
+/* Less room than the unmeasured steps before a replay would like. */
+Test(fixture_texts, a_context_of_two_rows)
+{
+    make_scratch();
+    const char *model = write_named("S");
+    const char *const set[] = {"preprocess=inline", "context=2", "block_size=1", NULL};
+    static const struct request request = {"A", 2, 0};
+    for (size_t s = 0; s < STRATEGIES; s++) {
+        struct replayed replayed;
+        replay(model, strategies[s], set, &request, 1, &replayed);
+        expect_text(&replayed, 0, "BC", strategies[s]);
+        drop_texts(&replayed);
+    }
+    drop_scratch();
+}
+
 /* ---- steps without an answer (C30) --------------------------------------------------------- */
 
 /* Runs `count` tokens; returns whether the step had rows of logits, and what it launched. */
