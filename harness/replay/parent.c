@@ -23,11 +23,11 @@
 #include "replay/spawn.h"
 #include "spool.h"
 
-static volatile bool interrupted;
+static volatile sig_atomic_t interrupted;
 
 void as_parent_interrupt(void)
 {
-    interrupted = true;
+    interrupted = 1;
 }
 
 struct parent {
@@ -353,7 +353,7 @@ int as_parent_run(const struct as_run_options *options, struct as_run_summary *s
 {
     *summary = (struct as_run_summary){0};
     struct parent parent = {.options = options, .summary = summary, .error = error};
-    interrupted = false;
+    interrupted = 0;
     signal(SIGXFSZ, SIG_IGN);
     parent.name = as_calloc(error, options->strategies, sizeof parent.name[0], "strategies");
     int code = parent.name == NULL ? AS_ERR_MEMORY : check_output(options, error);

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +91,7 @@ static bool follow(int input, char *line, size_t size, size_t *used,
 
 int as_spawn_child(const char *program, const char *folder,
                    void (*progress)(void *context, size_t done, size_t total), void *context,
-                   const volatile bool *interrupted, struct as_child_end *end,
+                   const volatile sig_atomic_t *interrupted, struct as_child_end *end,
                    struct as_error *error)
 {
     int stream[2];

@@ -2,7 +2,7 @@
 #ifndef AS_SPAWN_H
 #define AS_SPAWN_H
 
-#include <stdbool.h>
+#include <signal.h>
 #include <stddef.h>
 
 #include "as_error.h"
@@ -13,10 +13,10 @@ struct as_child_end {
 };
 
 /* Starts `program child folder` and returns when it has ended. Progress lines of its standard
- * output call `progress`. When *interrupted becomes true the child is killed. */
+ * output call `progress`. When *interrupted is no longer 0 the child is killed. */
 int as_spawn_child(const char *program, const char *folder,
                    void (*progress)(void *context, size_t done, size_t total), void *context,
-                   const volatile bool *interrupted, struct as_child_end *end,
+                   const volatile sig_atomic_t *interrupted, struct as_child_end *end,
                    struct as_error *error);
 
 #endif
