@@ -53,6 +53,26 @@ Test(engine_team, every_thread_enters_and_barriers_hold)
         check_relay(threads);
 }
 
+static void meet_twice(void *context, const struct assay_exec *exec)
+{
+    (void)context;
+    as_team_meet(exec);
+    as_team_barrier(exec);
+}
+
+Test(engine_team, meeting_is_no_barrier_of_a_launch)
+{
+    struct as_team *team;
+    uint64_t regions, barriers;
+    for (int32_t threads = 1; threads <= 2; threads++) {
+        cr_assert_eq(as_team_create(&team, threads, NULL, NULL), 0);
+        as_team_run(team, meet_twice, NULL);
+        as_team_counts(team, &regions, &barriers);
+        cr_assert_eq(barriers, 1);
+        as_team_free(team);
+    }
+}
+
 static void sleep_a_little(long nanoseconds)
 {
     const struct timespec time = {.tv_nsec = nanoseconds};

@@ -114,7 +114,7 @@ static void run_launch(void *context, const struct assay_exec *exec)
     if (code != 0)
         atomic_store_explicit(&region->failed, code, memory_order_relaxed);
     if (observer != NULL) {
-        as_team_barrier(exec);
+        as_team_meet(exec);
         observer->end(observer->context, launch, exec->thread, as_team_take_wait(exec));
     }
 }

@@ -92,11 +92,9 @@ static void meet(struct as_team *team)
     }
 }
 
-void as_team_barrier(const struct assay_exec *exec)
+void as_team_meet(const struct assay_exec *exec)
 {
     struct as_team *team = exec->team;
-    if (exec->thread == 0)
-        atomic_fetch_add_explicit(&team->barriers, 1, memory_order_relaxed);
     if (team->threads == 1)
         return;
     if (!team->timing) {
@@ -106,6 +104,14 @@ void as_team_barrier(const struct assay_exec *exec)
     uint64_t start = as_clock_ns();
     meet(team);
     team->member[exec->thread].wait_ns += as_clock_ns() - start;
+}
+
+void as_team_barrier(const struct assay_exec *exec)
+{
+    struct as_team *team = exec->team;
+    if (exec->thread == 0)
+        atomic_fetch_add_explicit(&team->barriers, 1, memory_order_relaxed);
+    as_team_meet(exec);
 }
 
 uint64_t as_team_take_wait(const struct assay_exec *exec)

@@ -31,6 +31,9 @@ void as_team_unpinned(struct as_team *team, void (*work)(void *context), void *c
  * to the thread's account. */
 void as_team_barrier(const struct assay_exec *exec);
 
+/* The same, uncounted: for whoever runs launches, so that recording them changes no counter. */
+void as_team_meet(const struct assay_exec *exec);
+
 void as_team_set_timing(struct as_team *team, bool on);
 
 /* Nanoseconds that exec->thread has spent in barriers since the last call; resets to 0. */
