@@ -302,7 +302,11 @@ enum assay_flag {
 /* Whether a captured list may hold it: never, for batches of one shape, or for any. */
 enum assay_graph { ASSAY_GRAPH_NEVER, ASSAY_GRAPH_UNIFORM, ASSAY_GRAPH_ANY };
 
-/* A variant sets the names, the dtypes, and run; the rest may stay NULL. */
+/* A variant sets the names, the dtypes, and run; the rest may stay NULL.
+ *
+ * A plan serves every step of its tokens and rows of logits whose context rounds up to the same
+ * power of two. supports(), the sizes and plan() see that power as the context, and must not go by
+ * what changes from step to step: sequences, kv_tokens and kv_rows. */
 struct assay_variant {
     const char *name;                /* "linear/cpu_avx2": folder and file */
     const char *idea;                /* one line: what this rung adds */
@@ -330,7 +334,8 @@ struct assay_variant {
     int (*plan)(struct assay_launch *, struct as_error *);    /* once, after operands are set */
     int (*refresh)(struct assay_launch *, struct as_error *); /* sizes changed: refill in place */
     /* The work. Every thread of the team enters; allocates nothing, synchronizes only its team.
-     * Returns 0, or a negative code that ends the step. */
+     * Returns 0, or a negative code that ends the step; a thread that fails must still come to
+     * every barrier, where the others wait for it. */
     int (*run)(const struct assay_launch *, const struct assay_exec *);
     void (*fini)(struct assay_launch *);
 };
