@@ -35,13 +35,45 @@ static const struct assay_variant *lookup(const struct as_registry *registry, co
     return NULL;
 }
 
+/* A launch has room for so many operands and nodes, and a plugin's cover is not to be trusted. */
+static int check_cover(const struct assay_variant *variant, struct as_error *error)
+{
+    const struct assay_cover *cover = variant->cover;
+    if (cover == NULL)
+        return 0;
+    bool fits = cover->nodes >= 1 && cover->nodes <= ASSAY_MAX_COVER && cover->outputs >= 0 &&
+                cover->outputs <= cover->nodes && cover->externals >= 0 &&
+                cover->externals <= ASSAY_MAX_OPERANDS;
+    int32_t operands = cover->externals + cover->outputs;
+    for (int32_t i = 0; fits && i < cover->outputs; i++)
+        fits = cover->output[i] >= 0 && cover->output[i] < cover->nodes;
+    for (int32_t i = 0; fits && i < cover->nodes; i++) {
+        const struct assay_op_info *info = assay_op(cover->node[i].op);
+        fits = info != NULL;
+        operands += fits ? info->weights : 0;
+        for (int32_t j = 0; fits && j < info->inputs; j++) {
+            int32_t input = cover->node[i].input[j];
+            fits = (input >= 0 && input < i) ||
+                   (input >= ASSAY_EXTERNAL(0) && input < ASSAY_EXTERNAL(cover->externals));
+        }
+    }
+    if (fits && operands <= ASSAY_MAX_OPERANDS)
+        return 0;
+    return as_fail(error, AS_ERR_USAGE,
+                   "variant %s: its cover has a node, an input or an output that cannot be, or "
+                   "more than %d operands",
+                   variant->name, ASSAY_MAX_OPERANDS);
+}
+
 int as_registry_add(struct as_registry *registry, const struct assay_variant *variant,
                     const char *plugin, struct as_error *error)
 {
     if (lookup(registry, variant->name) != NULL)
         return as_fail(error, AS_ERR_USAGE, "two variants are named %s; rename the one in %s",
                        variant->name, plugin == NULL ? "kernels/ops" : plugin);
-    int code = as_grow(error, &registry->entries, &registry->capacity, registry->count,
+    int code = check_cover(variant, error);
+    if (code == 0)
+        code = as_grow(error, &registry->entries, &registry->capacity, registry->count,
                        sizeof registry->entries[0], "the table of variants");
     if (code != 0)
         return code;

@@ -296,3 +296,25 @@ Test(engine_plan, a_misspelt_variant_is_refused_behind_a_right_one)
     cr_assert_not_null(strstr(error.message, "kernels for add: "), "%s", error.message);
     cr_assert_not_null(strstr(error.message, "did you mean add/cpu_naive"), "%s", error.message);
 }
+
+/* Eight externals, four weights and four outputs are more than a launch has room for. */
+Test(engine_plan, covers_that_no_launch_can_hold_are_refused)
+{
+    struct assay_cover cover = {.name = "large", .nodes = 4, .externals = 8, .outputs = 4};
+    const struct assay_variant variant = {.name = "large/test", .cover = &cover};
+    struct as_error error = {0};
+    for (int32_t i = 0; i < 4; i++) {
+        cover.node[i] = (struct assay_cover_node){
+            ASSAY_LINEAR, {ASSAY_EXTERNAL(2 * i), ASSAY_EXTERNAL(2 * i + 1)}};
+        cover.output[i] = i;
+    }
+    cr_assert_eq(as_registry_add(registry, &variant, "test", &error), AS_ERR_USAGE);
+    cr_assert_not_null(strstr(error.message, "12 operands"), "%s", error.message);
+    cover.nodes = cover.outputs = 1;
+    cover.node[0].input[0] = 0;
+    cr_assert_eq(as_registry_add(registry, &variant, "test", NULL), AS_ERR_USAGE, "reads itself");
+    cover.node[0].input[0] = ASSAY_EXTERNAL(8);
+    cr_assert_eq(as_registry_add(registry, &variant, "test", NULL), AS_ERR_USAGE);
+    cover.node[0].input[0] = ASSAY_EXTERNAL(0);
+    cr_assert_eq(as_registry_add(registry, &variant, "test", NULL), 0);
+}
