@@ -95,6 +95,29 @@ const struct as_strategy_field as_strategy_fields[] = {
 
 const size_t as_strategy_field_count = sizeof as_strategy_fields / sizeof as_strategy_fields[0];
 
+/* Fields of the strategy space that came with what this build lacks. */
+static const struct {
+    const char *name, *reason;
+} unserved[] = {
+    {"buckets", "this build runs eager steps only"},
+    {"batch_timeout_ms", "this build batches continuously only"},
+    {"prefix_sharing", "this build shares no cache blocks between requests"},
+    {"hugepages", "this build asks for no huge pages"},
+    {"cache_size_limit", "this build caches no metadata"},
+    {"cache_device", "this build caches no metadata"},
+    {"preprocess_cache", "this build's text stage keeps no cache"},
+    {"tensor_parallel_degree", "this build runs on one device"},
+    {"pipeline_parallel_degree", "this build runs on one device"},
+};
+
+const char *as_strategy_unserved(const char *name)
+{
+    for (size_t i = 0; i < sizeof unserved / sizeof unserved[0]; i++)
+        if (strcmp(unserved[i].name, name) == 0)
+            return unserved[i].reason;
+    return NULL;
+}
+
 const struct as_strategy_field *as_strategy_field(const char *name)
 {
     for (size_t i = 0; i < as_strategy_field_count; i++)

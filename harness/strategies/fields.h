@@ -30,6 +30,10 @@ extern const size_t as_strategy_field_count;
 
 const struct as_strategy_field *as_strategy_field(const char *name);
 
+/* Why this build does not serve the field `name` of the strategy space, or NULL when there is no
+ * such field at all. */
+const char *as_strategy_unserved(const char *name);
+
 /* Sets a field from its text; `where` begins the message ("naive.yaml line 7"). */
 int as_strategy_set(struct as_strategy *strategy, const struct as_strategy_field *field,
                     const char *value, const char *where, struct as_error *error);

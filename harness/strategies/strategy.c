@@ -92,6 +92,9 @@ static int read_kernels(struct reading *reading, const yaml_node_t *node)
 
 static int unknown_field(const char *where, const char *name, struct as_error *error)
 {
+    const char *reason = as_strategy_unserved(name);
+    if (reason != NULL)
+        return as_fail(error, AS_ERR_UNSUPPORTED, "%s: %s is not served: %s", where, name, reason);
     const char *names[64];
     size_t count = 0;
     for (size_t i = 0; i < as_strategy_field_count; i++)

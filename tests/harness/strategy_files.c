@@ -69,6 +69,7 @@ Test(strategy_files, what_contradicts_itself_is_refused)
     refuse("threads: 2\naffinity: [0]\n" KERNELS, NULL, 0, "affinity lists 1 CPUs for 2 threads");
     refuse("affinity: [0, x]\nthreads: 2\n" KERNELS, NULL, 0, "\"x\" is no CPU number");
     refuse("backend: cuda\n" KERNELS, NULL, 0, "cuda is not served");
+    refuse("prefix_sharing: true\n" KERNELS, NULL, 0, "line 1: prefix_sharing is not served");
 }
 
 /* Numbers of four digits fill more than a kilobyte. */
