@@ -54,6 +54,8 @@ for set in "${sets[@]}"; do
     if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --retries 2 \
         --only-binary :all: -r "$pins" >"$log" 2>&1 </dev/null; then
         if offline "$log"; then
+            # An environment without its packages would look to tests as if it had them.
+            compgen -G "$venv/*.installed" >/dev/null || rm -rf "$venv"
             fail 3 "cannot reach the Python package index, so ci/requirements/$set.txt is not installed"
         fi
         show "$log"

@@ -18,8 +18,8 @@ static char folder[] = "/tmp/assay-gguf-python-XXXXXX";
 
 static void set_up(void)
 {
-    if (access(PYTHON, X_OK) != 0)
-        cr_skip_test("no .venv/bin/python: run ci/python.sh to compare with gguf");
+    if (system(PYTHON " -c 'import gguf, numpy' 2>/dev/null") != 0)
+        cr_skip_test("no .venv with gguf and numpy: run ci/python.sh to compare with gguf");
     cr_assert_not_null(mkdtemp(folder));
     setenv("XDG_CACHE_HOME", folder, 1);
 }

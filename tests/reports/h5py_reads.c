@@ -67,9 +67,8 @@ int main(void)
         rc = as_merge(in_scratch("w"), in_scratch("all.h5"), NULL, &error);
     if (rc == AS_OK)
         rc = run_python(python, in_scratch("all.h5"));
-    spool = new_spool(in_scratch("none"), AS_SPOOL_PARENT);
     if (rc == AS_OK)
-        rc = as_spool_close(spool, &error);
+        rc = as_spool_close(new_spool(in_scratch("none"), AS_SPOOL_PARENT), &error);
     if (rc == AS_OK)
         rc = as_merge(in_scratch("none"), in_scratch("none.h5"), NULL, &error);
     if (rc == AS_OK)
