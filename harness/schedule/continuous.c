@@ -331,12 +331,6 @@ enum as_finish as_scheduler_apply(struct as_scheduler *s, const struct as_step_p
     return finish;
 }
 
-int32_t as_scheduler_output(const struct as_scheduler *s, const struct as_step_part *part)
-{
-    const struct active *active = &s->active[part->active];
-    return active->tokens - active->request.prompt_tokens;
-}
-
 int32_t as_scheduler_waiting(const struct as_scheduler *s)
 {
     return (int32_t)s->waiting_count;

@@ -86,9 +86,6 @@ enum as_finish as_scheduler_apply(struct as_scheduler *scheduler, const struct a
 /* Drops the request of `part` (failed or cancelled) and frees its blocks. */
 void as_scheduler_drop(struct as_scheduler *scheduler, const struct as_step_part *part);
 
-/* Output tokens of the request of `part` so far. */
-int32_t as_scheduler_output(const struct as_scheduler *scheduler, const struct as_step_part *part);
-
 int32_t as_scheduler_waiting(const struct as_scheduler *scheduler);
 int32_t as_scheduler_running(const struct as_scheduler *scheduler);
 

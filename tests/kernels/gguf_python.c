@@ -16,10 +16,18 @@
 
 static char folder[] = "/tmp/assay-gguf-python-XXXXXX";
 
+/* Criterion keeps the reason to itself; ctest's log should name it. */
+static void skip(const char *why)
+{
+    printf("skipped: %s\n", why);
+    fflush(stdout);
+    cr_skip_test("%s", why);
+}
+
 static void set_up(void)
 {
     if (system(PYTHON " -c 'import gguf, numpy' 2>/dev/null") != 0)
-        cr_skip_test("no .venv with gguf and numpy: run ci/python.sh to compare with gguf");
+        skip("no .venv with gguf and numpy: ci/python.sh");
     cr_assert_not_null(mkdtemp(folder));
     setenv("XDG_CACHE_HOME", folder, 1);
 }

@@ -12,10 +12,18 @@
 
 static char folder[] = "/tmp/assay-hf-python-XXXXXX";
 
+/* Criterion keeps the reason to itself; ctest's log should name it. */
+static void skip(const char *why)
+{
+    printf("skipped: %s\n", why);
+    fflush(stdout);
+    cr_skip_test("%s", why);
+}
+
 static void set_up(void)
 {
     if (access(PYTHON, X_OK) != 0)
-        cr_skip_test("no .venv/bin/python: run ci/python.sh to compare with safetensors");
+        skip("no .venv/bin/python: ci/python.sh --golden");
     cr_assert_not_null(mkdtemp(folder));
 }
 
@@ -90,7 +98,7 @@ Test(hf_python, folders_of_transformers)
     static const char *const names[] = {"llama", "llama-3.2",  "mistral",
                                         "qwen2", "qwen2-tied", "qwen3"};
     if (!run_script("make", folder, NULL))
-        cr_skip_test("no torch, safetensors or transformers in .venv");
+        skip("no torch, safetensors or transformers in .venv: ci/python.sh --golden");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         check_folder(names[i]);
 }
@@ -228,7 +236,7 @@ Test(hf_python, safetensors_judges)
     count = write_images(into, taken, stricter);
     cr_assert_leq(count, 8192);
     if (!run_script("judge", into, path))
-        cr_skip_test("no torch or safetensors in .venv");
+        skip("no torch or safetensors in .venv: ci/python.sh --golden");
     cr_assert_eq(as_read_file(&text, &size, path, 1 << 22, NULL), 0);
     char *at = text;
     for (size_t i = 0; i < count; i++) {
